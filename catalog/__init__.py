@@ -1,0 +1,1 @@
+"""The catalog operators curate: apps, terms and base images."""

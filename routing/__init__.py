@@ -1,0 +1,1 @@
+"""Public hosts of sessions, as values in and manifests out."""

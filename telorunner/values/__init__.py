@@ -1,0 +1,1 @@
+"""Parsing, comparing and normalising of values; pure."""

@@ -1,0 +1,65 @@
+"""Image references: parsing into registry, repository, tag and digest; pure.
+
+Source: https://github.com/distribution/reference (grammar), Docker's familiar names.
+"""
+
+import re
+from dataclasses import dataclass
+
+DEFAULT_REGISTRY = "docker.io"
+MAX_REFERENCE_LENGTH = 512
+
+_HOST = r"(?:[a-zA-Z0-9](?:[a-zA-Z0-9-]*[a-zA-Z0-9])?)"
+_REGISTRY = re.compile(rf"(?:{_HOST}(?:\.{_HOST})*|\[[0-9a-fA-F:]+\])(?::[0-9]{{1,5}})?", re.ASCII)
+_SEGMENT = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*", re.ASCII)
+_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
+_DIGEST = re.compile(r"[a-z0-9]+(?:[.+_-][a-z0-9]+)*:[0-9a-fA-F]{32,}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class ImageReference:
+    """A parsed image reference; equal references name the same image.
+
+    `tag` is "latest" where neither a tag nor a digest is given, and "" beside a lone digest.
+    """
+
+    registry: str
+    repository: str
+    tag: str
+    digest: str
+
+    @property
+    def name(self) -> str:
+        """The name without tag and digest; the registry stands in it only if not the default."""
+        if self.registry != DEFAULT_REGISTRY:
+            return f"{self.registry}/{self.repository}"
+        return self.repository.removeprefix("library/")
+
+
+def parse_image(text: str) -> ImageReference:
+    """Parse an image reference.
+
+    Raises:
+        ValueError: The text is no image reference.
+    """
+    if len(text) > MAX_REFERENCE_LENGTH:
+        raise ValueError("an image reference has at most 512 characters")
+    rest, _, digest = text.partition("@")
+    if "@" in text and _DIGEST.fullmatch(digest) is None:
+        raise ValueError("not an image reference: its digest is malformed")
+    head, slash, tail = rest.partition("/")
+    if slash and ("." in head or ":" in head or head == "localhost" or head != head.lower()):
+        registry, path = head, tail
+    else:
+        registry, path = DEFAULT_REGISTRY, rest
+    path, colon, tag = path.partition(":")
+    if colon and _TAG.fullmatch(tag) is None:
+        raise ValueError("not an image reference: its tag is malformed")
+    if _REGISTRY.fullmatch(registry) is None:
+        raise ValueError("not an image reference: its registry is malformed")
+    if not all(_SEGMENT.fullmatch(segment) for segment in path.split("/")):
+        raise ValueError("not an image reference such as registry.example/team/app:1.2")
+    if registry in {DEFAULT_REGISTRY, "index.docker.io"}:
+        registry = DEFAULT_REGISTRY
+        path = path if "/" in path else f"library/{path}"
+    return ImageReference(registry, path, tag or ("" if digest else "latest"), digest)
