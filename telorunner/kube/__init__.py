@@ -1,0 +1,1 @@
+"""The runner's Kubernetes client: the only package that imports `kubernetes`."""

@@ -1,0 +1,157 @@
+"""Translates what the Kubernetes API answers, or fails to answer, into the `ClusterError` tree.
+
+This is the one place that reads a Status object or a network exception. The Status message decides
+which error it is and goes to the log; it never enters an error's own message, because those are
+shown to clients.
+"""
+
+import re
+from typing import Any
+
+import orjson
+
+from telorunner.errors import (
+    AlreadyExists,
+    ClusterError,
+    ClusterUnavailable,
+    Conflict,
+    Forbidden,
+    ObjectNotFound,
+    PodSecurityRefused,
+    QuotaExceeded,
+    ResourceExpired,
+    Unauthorized,
+)
+
+# Enough of a foreign text to recognise it in the log, too little to flood it.
+LOGGED_TEXT_CHARACTERS = 256
+
+# A `reason` is one CamelCase word; anything else in its place is not repeated to clients.
+# Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
+_REASON = re.compile(r"[A-Za-z]{1,64}")
+
+_REASONS = {
+    400: "BadRequest",
+    401: "Unauthorized",
+    403: "Forbidden",
+    404: "NotFound",
+    409: "Conflict",
+    410: "Expired",
+    422: "Invalid",
+    429: "TooManyRequests",
+    500: "InternalError",
+    503: "ServiceUnavailable",
+    504: "Timeout",
+}
+
+# Refusals with 403 that come from admission, not from RBAC: limit ranges, webhooks, admission
+# policies, quotas that want a value, a namespace that is going away.
+_ADMISSION = re.compile(
+    r"admission webhook|denied request|denied the request|failed quota|usage per |"
+    r"limit to request ratio|being terminated"
+)
+
+
+def from_status(
+    http_status: int, body: bytes | dict[str, Any], operation: str = ""
+) -> ClusterError:
+    """Return the error for an answer that is not 2xx.
+
+    Args:
+        http_status: The HTTP status, or the `code` of a Status that came as a watch event.
+        body: A Status, as bytes or parsed. Anything else (HTML of a proxy, nothing) is allowed.
+        operation: What was asked for, such as `create pods`; chained for the log.
+    """
+    status = _parse(body)
+    word = status.get("reason")
+    is_word = isinstance(word, str) and _REASON.fullmatch(word)
+    reason = str(word) if is_word else _REASONS.get(http_status, "")
+    text = status.get("message")
+    text = text if isinstance(text, str) else ""
+    failure = _class_of(http_status, reason, text)(status=http_status, reason=reason)
+    failure.__cause__ = _Answer(operation, http_status, text or _excerpt(body))
+    return failure
+
+
+def from_exception(exc: BaseException) -> ClusterError:
+    """Return the error for a request that got no usable answer: network, TLS, time-out, HTML."""
+    if isinstance(exc, ClusterError):
+        return exc
+    failure = ClusterUnavailable()
+    failure.__cause__ = exc
+    return failure
+
+
+def describe(failure: ClusterError, operation: str) -> str:
+    """Return the sentence that a client may read.
+
+    Args:
+        failure: What the cluster answered.
+        operation: The operation and what it was for: `create: could not create the session pod`.
+    """
+    if failure.status is None:
+        return f"{operation}: the Kubernetes API cannot be reached."
+    words, advice = "the Kubernetes API rejected the request", ""
+    if isinstance(failure, QuotaExceeded):
+        words = "the session namespace's resource quota is exhausted"
+    elif isinstance(failure, PodSecurityRefused):
+        words = "the session namespace's Pod Security level refuses this pod"
+    elif isinstance(failure, Forbidden | Unauthorized):
+        words = "the runner is not permitted to do this"
+        advice = " The cluster operator must check the runner's RBAC."
+    facts = f"HTTP {failure.status}"
+    if failure.reason:
+        facts = f"{failure.reason}, {facts}"
+    return f"{operation}: {words} ({facts}).{advice}"
+
+
+class NotKubernetesError(Exception):
+    """Something that is not the Kubernetes API answered."""
+
+
+class _Answer(Exception):
+    """The raw answer, kept as the cause of an error so that the log has it and clients do not."""
+
+    def __init__(self, operation: str, http_status: int, text: str) -> None:
+        super().__init__(f"{operation or 'request'}: HTTP {http_status}: {cut(text)}")
+
+
+def cut(text: str) -> str:
+    """Return a foreign text short enough for the log, on one line."""
+    return " ".join(text[:LOGGED_TEXT_CHARACTERS].split())
+
+
+def _parse(body: bytes | dict[str, Any]) -> dict[str, Any]:
+    if isinstance(body, dict):
+        return body
+    try:
+        status = orjson.loads(body)
+    except ValueError:
+        return {}
+    return status if isinstance(status, dict) else {}
+
+
+def _excerpt(body: bytes | dict[str, Any]) -> str:
+    if isinstance(body, dict):
+        return ""
+    return body[: 4 * LOGGED_TEXT_CHARACTERS].decode("utf-8", "replace")
+
+
+def _class_of(http_status: int, reason: str, text: str) -> type[ClusterError]:
+    if http_status == 403:
+        return _class_of_refusal(text)
+    if http_status == 409:
+        return AlreadyExists if reason == "AlreadyExists" else Conflict
+    if http_status == 429 or http_status >= 500:
+        return ClusterUnavailable
+    return {401: Unauthorized, 404: ObjectNotFound, 410: ResourceExpired}.get(
+        http_status, ClusterError
+    )
+
+
+def _class_of_refusal(text: str) -> type[ClusterError]:
+    if "exceeded quota" in text:
+        return QuotaExceeded
+    if "violates PodSecurity" in text:
+        return PodSecurityRefused
+    return ClusterError if _ADMISSION.search(text) else Forbidden

@@ -1,0 +1,46 @@
+"""Reads what a container has written so far; does not follow.
+
+The kubelet keeps no CR before LF and holds an unfinished line back; joining a log to what an attach
+brought is the terminal's matter.
+"""
+
+import aiohttp
+
+from telorunner.errors import ClusterError, NotReady
+from telorunner.kube.client import CONNECT_SECONDS, Call, Cluster
+from telorunner.kube.objects import object_path
+
+# A log is cut at the kubelet's rotation (10 MiB by default), which takes a moment to travel.
+LOG_SECONDS = 30.0
+
+
+async def read_log(cluster: Cluster, pod_name: str, container: str, *, limit_bytes: int) -> bytes:
+    """Return the last `limit_bytes` of a container's log; no more than that is kept in memory.
+
+    Raises:
+        NotReady: The container does not run yet, or the kubelet has not reported it yet.
+        ObjectNotFound: The pod is gone.
+        ClusterError: The API refused or did not answer.
+    """
+    path = f"{object_path(cluster, 'pods', pod_name)}/log"
+    call = Call("GET", path, {"container": container}, accept="*/*")
+    limits = aiohttp.ClientTimeout(total=LOG_SECONDS, sock_connect=CONNECT_SECONDS)
+    try:
+        async with cluster.open_response(call, limits) as response:
+            if response.status == 204:  # the pod has no node yet
+                raise NotReady(status=204)
+            return await _read_tail(response, limit_bytes)
+    except ClusterError as exc:
+        if exc.status == 400:
+            raise NotReady(status=400, reason=exc.reason) from exc
+        raise
+
+
+async def _read_tail(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+    tail = bytearray()
+    async for chunk in response.content.iter_any():
+        tail += chunk
+        # Cut only once in a while: each cut moves all that is kept.
+        if len(tail) > 2 * limit_bytes:
+            del tail[: -limit_bytes or None]
+    return bytes(tail[-limit_bytes:]) if limit_bytes else b""

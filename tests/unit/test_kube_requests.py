@@ -1,0 +1,164 @@
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from telorunner.errors import (
+    AlreadyExists,
+    ClusterError,
+    ClusterUnavailable,
+    Conflict,
+    NotReady,
+    ObjectNotFound,
+    ResourceExpired,
+    Unauthorized,
+)
+from telorunner.kube import logs, objects
+from telorunner.kube.client import Call, read_body
+from tests.fakes import cut, hang, open_fake_cluster, refuse, say
+
+
+async def test_an_object_is_created_read_changed_and_deleted_as_plain_json(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        labels = objects.session_labels(cluster.managed_by, "s1")
+        manifest = {"metadata": {"name": "a", "labels": labels}, "spec": {"x": [1, "ü"]}}
+        made = await objects.create(cluster, "pods", manifest)
+        assert made["spec"] == {"x": [1, "ü"]}
+        assert await objects.get(cluster, "pods", "a") == made
+        owner = {"ownerReferences": [objects.owner_reference(made)]}
+        changed = await objects.patch(cluster, "pods", "a", {"metadata": owner})
+        assert changed["metadata"]["ownerReferences"] == [
+            {"apiVersion": "v1", "kind": "Pod", "name": "a", "uid": made["metadata"]["uid"]}
+        ]
+        assert api.requests[-1].content_type == "application/merge-patch+json"
+        assert await objects.delete_if_exists(cluster, "pods", "a", grace_seconds=2)
+        assert api.requests[-1].body["gracePeriodSeconds"] == 2
+        assert not await objects.delete_if_exists(cluster, "pods", "a")
+
+
+async def test_another_object_of_the_same_name_is_not_deleted(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.put("a")
+        assert not await objects.delete_if_exists(cluster, "pods", "a", uid="somebody-else")
+        assert "a" in api.objects["pods"]
+
+
+async def test_a_long_list_is_read_page_by_page(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.page_objects = 3
+        for number in range(8):
+            api.put(f"pod-{number}")
+        api.put("foreign", labels={})
+        selector = objects.managed_selector(cluster.managed_by)
+        found = await objects.list_objects(cluster, "pods", selector=selector)
+        assert [thing["metadata"]["name"] for thing in found] == [f"pod-{n}" for n in range(8)]
+        assert api.count("list") == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "expected"),
+    [
+        (404, "NotFound", ObjectNotFound),
+        (409, "AlreadyExists", AlreadyExists),
+        (409, "Conflict", Conflict),
+        (410, "Expired", ResourceExpired),
+        (422, "Invalid", ClusterError),
+        (429, "TooManyRequests", ClusterUnavailable),
+        (503, "ServiceUnavailable", ClusterUnavailable),
+    ],
+)
+async def test_each_refusal_has_its_error(
+    tmp_path: Path, code: int, reason: str, expected: type[ClusterError]
+) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.script("get", refuse(code, reason, "the text of the Status"))
+        with pytest.raises(ClusterError) as caught:
+            await objects.get(cluster, "pods", "a")
+        assert type(caught.value) is expected
+        assert (caught.value.status, caught.value.reason) == (code, reason)
+        assert "Status" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [cut, say("<html>502</html>", 502), say("<html>Log in</html>"), say("[]"), say("")],
+)
+async def test_what_is_no_answer_means_unavailable(tmp_path: Path, handler: object) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        # The client repeats a GET once on a connection that was closed under it.
+        api.script("get", handler, handler)  # type: ignore[arg-type] # parametrized as object
+        with pytest.raises(ClusterUnavailable):
+            await objects.get(cluster, "pods", "a")
+
+
+@pytest.mark.looptime
+async def test_a_request_that_is_never_answered_ends(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.script("get", hang)
+        with pytest.raises(ClusterUnavailable) as caught:
+            await cluster.request(Call("GET", "/version"), timeout_seconds=3)
+        assert caught.value.status is None
+
+
+async def test_an_answer_that_is_too_long_is_refused(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.script("get", say("x" * 2000), say("x" * 2000))
+        call = Call("GET", "/version")
+        async with cluster.open_response(call, aiohttp.ClientTimeout(total=5)) as response:
+            assert await read_body(response, 2000) == b"x" * 2000
+        with pytest.raises(ClusterUnavailable):
+            async with cluster.open_response(call, aiohttp.ClientTimeout(total=5)) as response:
+                await read_body(response, 1999)
+
+
+async def test_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    async def elsewhere(request: web.Request) -> web.StreamResponse:
+        return web.Response(status=302, headers={"Location": "/api/v1/namespaces/x/pods/a"})
+
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.put("a")
+        api.script("get", elsewhere)
+        with pytest.raises(ClusterError):
+            await objects.get(cluster, "pods", "a")
+        assert api.count("get") == 1
+
+
+async def test_proxies_of_the_environment_are_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    monkeypatch.delenv("no_proxy", raising=False)
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.put("a")
+        assert (await objects.get(cluster, "pods", "a"))["metadata"]["name"] == "a"
+
+
+async def test_credentials_that_are_refused_twice_are_an_error(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.token, api.may_refuse = "another", True
+        with pytest.raises(Unauthorized):
+            await objects.get(cluster, "pods", "a")
+
+
+async def test_a_log_is_cut_to_its_end(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.put("a")
+        api.logs["a"] = bytes(range(256)) * 4096
+        assert await logs.read_log(cluster, "a", "session", limit_bytes=10_000_000) == api.logs["a"]
+        tail = await logs.read_log(cluster, "a", "session", limit_bytes=1000)
+        assert tail == api.logs["a"][-1000:]
+        assert await logs.read_log(cluster, "a", "session", limit_bytes=0) == b""
+
+
+async def test_a_log_that_is_not_there_yet_is_told_from_a_pod_that_is_gone(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        api.put("a")
+        api.script("log", say(b"", 204))
+        for _ in range(2):
+            with pytest.raises(NotReady):
+                await logs.read_log(cluster, "a", "session", limit_bytes=1000)
+        with pytest.raises(ObjectNotFound):
+            await logs.read_log(cluster, "gone", "session", limit_bytes=1000)
