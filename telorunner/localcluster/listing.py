@@ -1,0 +1,129 @@
+"""Answers lists: whole, in pages, or as the objects stood at an earlier version.
+
+Objects are kept as JSON, so a list joins what is there and serialises nothing.
+"""
+
+import base64
+import binascii
+from typing import Any
+
+import orjson
+
+from telorunner.localcluster import statuses
+from telorunner.localcluster.paths import Target
+from telorunner.localcluster.queries import ListQuery
+from telorunner.localcluster.resources import GATEWAY_GROUP, ResourceKind
+from telorunner.localcluster.store import Entry, Store, StoreError
+from telorunner.localcluster.table import render_table
+
+_TOO_OLD = (
+    "The provided continue parameter is too old to display a consistent list result. You can start"
+    " a new list without the continue parameter, or use the continue token in this response to"
+    " retrieve the remainder of the results. Continuing with the provided token results in an"
+    " inconsistent list - objects that were created, modified, or deleted between the time the"
+    " first chunk was returned and now may show up in the list."
+)
+
+
+def list_objects(store: Store, target: Target, query: ListQuery, *, as_table: bool) -> bytes:
+    """Return the answer to a list as JSON.
+
+    Raises:
+        StoreError: 400, the continue token cannot be read; 410, it or the exact version asked for
+            is too old; 504, the version asked for does not exist yet.
+    """
+    entries, metadata = _page(store, target, query)
+    if as_table:
+        table = render_table(target.kind, [entry.obj for entry in entries], metadata)
+        return orjson.dumps(table)
+    return render_list(target.kind, entries, metadata)
+
+
+def render_list(kind: ResourceKind, entries: list[Entry], metadata: dict[str, Any]) -> bytes:
+    """Return a list of objects as JSON."""
+    head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
+    items = b",".join(_item(kind, entry) for entry in entries)
+    return orjson.dumps(head)[:-1] + b',"items":[' + items + b"]}"
+
+
+def select(
+    store: Store, target: Target, query: ListQuery, revision: int | None = None
+) -> list[Entry]:
+    """Return the selected objects of a collection, now or at an earlier version.
+
+    Raises:
+        StoreError: 410, the earlier version is no longer known.
+    """
+    if revision is None:
+        entries = store.entries(target.kind.plural, target.namespace)
+    else:
+        entries = store.entries_at(target.kind.plural, target.namespace, revision)
+    if query.matcher is None:
+        return entries
+    return [entry for entry in entries if query.matcher(entry.obj)]
+
+
+def _check_version_exists(store: Store, revision: int | None) -> None:
+    if revision is None or revision <= store.revision:
+        return
+    message = f"Timeout: Too large resource version: {revision}, current: {store.revision}"
+    cause = {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}
+    raise StoreError(504, "Timeout", message, {"causes": [cause], "retryAfterSeconds": 1})
+
+
+def _page(store: Store, target: Target, query: ListQuery) -> tuple[list[Entry], dict[str, Any]]:
+    """Return the objects of one page and the list's metadata."""
+    revision = store.revision
+    if query.token:
+        revision, after = _read_token(query.token)
+        entries = _rest(store, target, query, revision, after)
+    else:
+        _check_version_exists(store, query.revision)
+        if query.is_exact and query.revision is not None:
+            revision = query.revision
+        entries = select(store, target, query, revision)
+    metadata: dict[str, Any] = {"resourceVersion": str(revision)}
+    if query.limit <= 0 or len(entries) <= query.limit:
+        return entries, metadata
+    page = entries[: query.limit]
+    metadata["continue"] = _write_token(revision, _key(page[-1]))
+    if query.matcher is None:
+        metadata["remainingItemCount"] = len(entries) - len(page)
+    return page, metadata
+
+
+def _rest(
+    store: Store, target: Target, query: ListQuery, revision: int, after: list[str]
+) -> list[Entry]:
+    try:
+        entries = select(store, target, query, revision)
+    except StoreError as exc:
+        expired = statuses.expired(_TOO_OLD)
+        expired.list_metadata = {"continue": _write_token(store.revision, after)}
+        raise expired from exc
+    return [entry for entry in entries if _key(entry) > after]
+
+
+def _key(entry: Entry) -> list[str]:
+    metadata = entry.obj["metadata"]
+    return [metadata.get("namespace", ""), metadata["name"]]
+
+
+def _item(kind: ResourceKind, entry: Entry) -> bytes:
+    """Return an object as it stands in a list: without kind and version, unless it is custom."""
+    if kind.group == GATEWAY_GROUP:
+        return entry.encoded
+    return b"{" + entry.encoded[len(orjson.dumps(kind.head)) :]
+
+
+def _write_token(revision: int, after: list[str]) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps([revision, *after])).decode()
+
+
+def _read_token(token: str) -> tuple[int, list[str]]:
+    try:
+        revision, namespace, name = orjson.loads(base64.urlsafe_b64decode(token))
+        return int(revision), [str(namespace), str(name)]
+    except (ValueError, TypeError, binascii.Error) as exc:
+        message = "invalid continue token: continue key is not valid"
+        raise statuses.bad_request(message) from exc

@@ -1,0 +1,134 @@
+"""Which command stands for a container image on this machine.
+
+Nothing is ever pulled: an image is known or it cannot be pulled. The names are those of the
+configuration page (`telorun/node`, `busybox`, the runner's default image, the operator's own).
+"""
+
+import hashlib
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from telorunner.values.image import ImageReference, parse_image
+
+KERNEL_REPOSITORY = "telorun/node"
+SHELL_REPOSITORY = "busybox"
+# The directories that container images put on PATH; the machine's own PATH stays out of it.
+SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+STANDIN = Path(__file__).resolve().parents[3] / "standin" / "telo"
+
+
+class ImageTrouble(Exception):
+    """A container cannot start for its image: the waiting reason and the kubelet's message."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image of this machine, with what it runs where a container does not say it.
+
+    A container's `command` takes the place of both `entrypoint` and `cmd`, its `args` of `cmd`.
+    """
+
+    reference: str
+    entrypoint: tuple[str, ...] = ()
+    cmd: tuple[str, ...] = ()
+
+    @property
+    def image_id(self) -> str:
+        """An identifier that is the same for every container of the image."""
+        return f"sha256:{hashlib.sha256(self.reference.encode()).hexdigest()}"
+
+
+def find_kernel() -> tuple[str, ...]:
+    """Return the command that runs Telo: `telo` on PATH, else the stand-in; () without either."""
+    installed = shutil.which("telo")
+    if installed is not None:
+        return (str(Path(installed).absolute()),)
+    return (sys.executable, str(STANDIN)) if STANDIN.is_file() else ()
+
+
+@dataclass(frozen=True)
+class Images:
+    """The images that this machine can run.
+
+    `kernel_image` is the runner's default session image: it stands for the kernel beside every
+    tag of `telorun/node`. `extra` maps further references to their entrypoint.
+    `kernel_command` runs Telo.
+    """
+
+    kernel_image: str = ""
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kernel_command: tuple[str, ...] = field(default_factory=find_kernel)
+
+    def find(self, reference: str, pull_policy: str = "") -> Image:
+        """Return what stands for an image reference.
+
+        Raises:
+            ImageTrouble: It is no reference, or there is no such image here.
+        """
+        try:
+            parsed = parse_image(reference)
+        except ValueError as exc:
+            message = (
+                f'Failed to apply default image tag "{reference}": couldn\'t parse image name'
+                f' "{reference}": invalid reference format'
+            )
+            raise ImageTrouble("InvalidImageName", message) from exc
+        image = self._known(reference, parsed)
+        if image is not None:
+            return image
+        if pull_policy == "Never":
+            message = f'Container image "{reference}" is not present with pull policy of Never'
+            raise ImageTrouble("ErrImageNeverPull", message)
+        raise ImageTrouble("ErrImagePull", _pull_failure(parsed))
+
+    def _known(self, reference: str, parsed: ImageReference) -> Image | None:
+        for known, command in self.extra.items():
+            if known == reference or _is_same(known, parsed):
+                return Image(reference, entrypoint=tuple(command))
+        is_kernel = parsed.name == KERNEL_REPOSITORY or _is_same(self.kernel_image, parsed)
+        if is_kernel and self.kernel_command:
+            return Image(reference, entrypoint=("telo",))
+        return Image(reference, cmd=("sh",)) if parsed.name == SHELL_REPOSITORY else None
+
+
+def _is_same(known: str, parsed: ImageReference) -> bool:
+    try:
+        return bool(known) and parse_image(known) == parsed
+    except ValueError:
+        return False
+
+
+def _pull_failure(parsed: ImageReference) -> str:
+    full = f"{parsed.registry}/{parsed.repository}"
+    full += f"@{parsed.digest}" if parsed.digest else f":{parsed.tag}"
+    return (
+        f'failed to pull and unpack image "{full}": failed to resolve reference "{full}":'
+        f" {full}: not found (the local cluster pulls nothing)"
+    )
+
+
+def make_tools(folder: Path, kernel_command: tuple[str, ...]) -> str:
+    """Write what every container has first on its PATH, and return that PATH.
+
+    `telo` is a script there, because the kernel may be a script that needs an interpreter of its
+    own, which must not be on the container's PATH.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    search = [str(folder), SYSTEM_PATH]
+    if kernel_command:
+        shim = folder / "telo"
+        shim.write_text(f'#!/bin/sh\nexec {shlex.join(kernel_command)} "$@"\n')
+        shim.chmod(0o755)
+    if len(kernel_command) == 1:
+        # An installed kernel may have its own interpreter beside it, outside the usual places.
+        search.append(str(Path(kernel_command[0]).parent))
+    return ":".join(search)

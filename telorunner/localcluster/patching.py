@@ -1,0 +1,160 @@
+"""The three kinds of patch that the API takes, as functions from object to object. Pure.
+
+A strategic merge patch is followed as far as clients use it here: lists whose members have a merge
+key are merged by it (containers, env, conditions, owner references ...), the directives `$patch`
+and `$retainKeys` are not.
+"""
+
+import copy
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import orjson
+
+from telorunner.localcluster import statuses
+
+# Source: patchMergeKey of k8s.io/api/core/v1 and apimachinery's ObjectMeta.
+_MERGE_KEYS = {
+    "conditions": "type",
+    "containers": "name",
+    "env": "name",
+    "ephemeralContainers": "name",
+    "hostAliases": "ip",
+    "imagePullSecrets": "name",
+    "initContainers": "name",
+    "ownerReferences": "uid",
+    "podIPs": "ip",
+    "secrets": "name",
+    "volumeMounts": "mountPath",
+    "volumes": "name",
+}
+
+Patch = Callable[[dict[str, Any], Any], Any]
+
+
+def apply_patch(content_type: str, obj: dict[str, Any], body: bytes) -> dict[str, Any]:
+    """Return the object with a patch applied; the given one stays as it is.
+
+    Raises:
+        StoreError: 415, the kind of patch is not known; 400 or 422, it cannot be applied.
+    """
+    patch = _PATCHES.get(content_type.partition(";")[0].strip())
+    if patch is None:
+        message = "415: Unsupported Media Type"
+        raise statuses.StoreError(415, "UnsupportedMediaType", message, {})
+    try:
+        change = orjson.loads(body)
+    except ValueError as exc:
+        raise statuses.bad_request(f"error decoding patch: {exc}") from exc
+    try:
+        result = patch(copy.deepcopy(obj), change)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
+        message = "the server rejected our request due to an error in our request"
+        raise statuses.StoreError(422, "Invalid", message, {}) from exc
+    if not isinstance(result, dict):
+        raise statuses.bad_request("the patch does not leave an object")
+    return result
+
+
+def merge_patch(target: Any, change: Any) -> Any:
+    """Apply an RFC 7386 merge patch; `target` may be changed."""
+    return _merge(target, change, {})
+
+
+def strategic_merge_patch(target: Any, change: Any) -> Any:
+    """Apply a strategic merge patch; `target` may be changed."""
+    return _merge(target, change, _MERGE_KEYS)
+
+
+def _merge(target: Any, change: Any, merge_keys: Mapping[str, str]) -> Any:
+    if not isinstance(change, dict):
+        return change
+    result = target if isinstance(target, dict) else {}
+    for key, value in change.items():
+        if value is None:
+            result.pop(key, None)
+        elif isinstance(value, list) and key in merge_keys:
+            result[key] = _merge_list(result.get(key) or [], value, merge_keys[key])
+        else:
+            result[key] = _merge(result.get(key), value, merge_keys)
+    return result
+
+
+def _merge_list(target: list[Any], change: list[Any], merge_key: str) -> list[Any]:
+    members = {member[merge_key]: member for member in target}
+    for member in change:
+        if member.get("$patch") == "delete":
+            members.pop(member[merge_key], None)
+        else:
+            merged = strategic_merge_patch(members.get(member[merge_key]), member)
+            members[member[merge_key]] = merged
+    return list(members.values())
+
+
+def json_patch(target: Any, operations: list[dict[str, Any]]) -> Any:
+    """Apply an RFC 6902 patch; `target` may be changed.
+
+    Raises:
+        KeyError: A path is not there.
+        ValueError: A test failed or the operation is not known.
+    """
+    document = {"": target}
+    for operation in operations:
+        name, path = operation["op"], operation["path"]
+        match name:
+            case "add" | "replace":
+                _put(document, path, operation["value"], must_exist=name == "replace")
+            case "remove":
+                _take(document, path)
+            case "move":
+                _put(document, path, _take(document, operation["from"]))
+            case "copy":
+                _put(document, path, copy.deepcopy(_read(document, operation["from"])))
+            case "test":
+                if _read(document, path) != operation.get("value"):
+                    raise ValueError(f"test failed at {path}")
+            case _:
+                raise ValueError(f"unknown operation {name}")
+    return document[""]
+
+
+def _parent(document: Any, path: str) -> tuple[Any, str]:
+    """Return what holds the member that a JSON pointer names, and the member's name."""
+    *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in path.split("/")]
+    holder = document
+    for part in parents:
+        holder = holder[int(part)] if isinstance(holder, list) else holder[part]
+    return holder, last
+
+
+def _read(document: Any, path: str) -> Any:
+    holder, last = _parent(document, path)
+    return holder[int(last)] if isinstance(holder, list) else holder[last]
+
+
+def _take(document: Any, path: str) -> Any:
+    holder, last = _parent(document, path)
+    return holder.pop(int(last)) if isinstance(holder, list) else holder.pop(last)
+
+
+def _put(document: Any, path: str, value: Any, *, must_exist: bool = False) -> None:
+    holder, last = _parent(document, path)
+    if isinstance(holder, list):
+        index = len(holder) if last == "-" else int(last)
+        if index > len(holder):
+            raise IndexError(path)
+        if must_exist:
+            holder[index] = value
+        else:
+            holder.insert(index, value)
+        return
+    if must_exist and last not in holder:
+        raise KeyError(path)
+    holder[last] = value
+
+
+_PATCHES: dict[str, Patch] = {
+    "application/merge-patch+json": merge_patch,
+    "application/strategic-merge-patch+json": strategic_merge_patch,
+    "application/json-patch+json": json_patch,
+}

@@ -1,0 +1,232 @@
+"""What creating and updating mean for each kind: defaults, what is kept, what may not change.
+
+It stands between a request and the store: bodies have been decoded, namespaces and quotas are
+checked elsewhere. Nothing here waits.
+"""
+
+import base64
+from collections.abc import Callable
+from typing import Any
+
+from telorunner.localcluster import podvalidation, statuses, validation
+from telorunner.localcluster.defaulting import default_pod, default_service, new_pod_status
+from telorunner.localcluster.resources import ResourceKind
+from telorunner.localcluster.store import Store
+from telorunner.localcluster.validation import Fault
+
+# Kinds that count the changes of their spec.
+_WITH_GENERATION = (
+    "pods",
+    "ingresses",
+    "ingressclasses",
+    "gateways",
+    "gatewayclasses",
+    "httproutes",
+)
+_NEW_STATUS: dict[str, dict[str, Any]] = {
+    "ingresses": {"loadBalancer": {}},
+    "namespaces": {"phase": "Active"},
+    "resourcequotas": {},
+    "services": {"loadBalancer": {}},
+}
+_FAULTS: dict[str, Callable[[dict[str, Any]], list[Fault]]] = {
+    "configmaps": validation.configmap_faults,
+    "ingresses": validation.ingress_faults,
+    "pods": podvalidation.pod_faults,
+    "secrets": validation.secret_faults,
+    "services": validation.service_faults,
+}
+_METADATA_OF_THE_API = (
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
+# Updates of these must name the version that they replace.
+_NEED_VERSION = ("gatewayclasses", "gateways", "httproutes", "leases")
+_POD_FIELDS_THAT_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations")
+_POD_IMMUTABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
+    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
+    " was previously negative)"
+)
+
+
+def prepare_create(store: Store, kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a new object with its defaults and without what only the API sets."""
+    metadata = _given_metadata(obj["metadata"])
+    if kind.plural == "namespaces":
+        name_label = {"kubernetes.io/metadata.name": metadata.get("name", "")}
+        metadata["labels"] = {**name_label, **(metadata.get("labels") or {})}
+    if kind.plural in _WITH_GENERATION:
+        metadata["generation"] = 1
+    new = with_defaults(kind, {**obj, "metadata": metadata})
+    if kind.plural == "services":
+        new = {**new, "spec": _with_cluster_ip(store, new["spec"])}
+    if kind.plural == "namespaces":
+        new["spec"] = {"finalizers": ["kubernetes"]}
+    if "status" in kind.subresources:
+        new.pop("status", None)
+    if kind.plural == "pods":
+        new["status"] = new_pod_status(new["spec"])
+    elif kind.plural in _NEW_STATUS:
+        new["status"] = _NEW_STATUS[kind.plural]
+    return new
+
+
+def with_defaults(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with what the API fills in on every write.
+
+    Raises:
+        StoreError: 400, the object does not have the shape of its kind.
+    """
+    match kind.plural:
+        case "pods":
+            podvalidation.check_shape(obj)
+            return default_pod(obj)
+        case "services":
+            return default_service(obj)
+        case "secrets":
+            validation.check_base64(kind, obj)
+            return _secret(obj)
+        case "configmaps":
+            validation.check_base64(kind, obj)
+    return dict(obj)
+
+
+def check(kind: ResourceKind, obj: dict[str, Any]) -> None:
+    """Check an object after its defaults.
+
+    Raises:
+        StoreError: 422, with all its faults.
+    """
+    faults = validation.metadata_faults(kind, obj)
+    if kind.plural in _FAULTS:
+        faults += _FAULTS[kind.plural](obj)
+    if faults:
+        raise statuses.invalid(kind, obj["metadata"].get("name", ""), faults)
+
+
+def prepare_update(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]) -> dict[str, Any]:
+    """Return what an object becomes in an update: the status and what only the API sets are kept.
+
+    Raises:
+        StoreError: 409 or 422, something changes that may not.
+    """
+    if kind.plural in _NEED_VERSION and not obj["metadata"].get("resourceVersion"):
+        raise _version_missing(kind, old["metadata"]["name"])
+    metadata = _merged_metadata(old["metadata"], obj["metadata"])
+    new = with_defaults(kind, {**obj, "metadata": metadata})
+    if kind.plural == "services":
+        new["spec"] = _keeping_cluster_ip(old["spec"], new["spec"])
+    if kind.plural == "pods" and "nodeName" in old["spec"]:
+        new["spec"].setdefault("nodeName", old["spec"]["nodeName"])
+    if kind.plural == "namespaces":
+        new["spec"] = old["spec"]
+    if "status" in kind.subresources:
+        new = {**{field: new[field] for field in new if field != "status"}}
+        if "status" in old:
+            new["status"] = old["status"]
+    faults = list(_immutable_faults(kind, old, new))
+    if faults:
+        raise statuses.invalid(kind, old["metadata"]["name"], faults)
+    if "generation" in metadata and new.get("spec") != old.get("spec"):
+        new["metadata"]["generation"] = metadata["generation"] + 1
+    return new
+
+
+def _given_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return what a client may say about an object, without what is empty."""
+    return {
+        field: value
+        for field, value in metadata.items()
+        if field not in _METADATA_OF_THE_API and value not in (None, {}, [])
+    }
+
+
+def _merged_metadata(old: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    kept = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName")
+    return {**_given_metadata(given), **{field: old[field] for field in kept if field in old}}
+
+
+def _immutable_faults(kind: ResourceKind, old: dict[str, Any], new: dict[str, Any]) -> list[Fault]:
+    uid = new["metadata"].get("uid")
+    if uid not in (None, old["metadata"]["uid"]):
+        return [validation.wrong("metadata.uid", uid, "field is immutable")]
+    match kind.plural:
+        case "configmaps" | "secrets":
+            return _frozen_data_faults(kind, old, new)
+        case "pods":
+            if _comparable_pod(old["spec"]) != _comparable_pod(new["spec"]):
+                return [validation.not_allowed("spec", _POD_IMMUTABLE)]
+        case "services":
+            had, has = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
+            if had not in (None, has):
+                message = f'Invalid value: ["{has}"]: may not change once set'
+                field = "spec.clusterIPs[0]"
+                return [{"reason": "FieldValueInvalid", "message": message, "field": field}]
+    return []
+
+
+def _version_missing(kind: ResourceKind, name: str) -> statuses.StoreError:
+    """Return 422 for an update that does not say which version it replaces."""
+    cause = validation.wrong("metadata.resourceVersion", 0, "must be specified for an update")
+    message = f'{kind.qualified} "{name}" is invalid: {cause["field"]}: {cause["message"]}'
+    details = {"name": name, "group": kind.group, "kind": kind.plural, "causes": [cause]}
+    return statuses.StoreError(422, "Invalid", message, details)
+
+
+def _frozen_data_faults(
+    kind: ResourceKind, old: dict[str, Any], new: dict[str, Any]
+) -> list[Fault]:
+    if kind.plural == "secrets" and old.get("type") != new.get("type"):
+        return [validation.wrong("type", new.get("type"), "field is immutable")]
+    if not old.get("immutable"):
+        return []
+    why = "field is immutable when `immutable` is set"
+    if not new.get("immutable"):
+        return [validation.not_allowed("immutable", why)]
+    return [
+        validation.not_allowed(field, why)
+        for field in ("data", "binaryData")
+        if (old.get(field) or {}) != (new.get(field) or {})
+    ]
+
+
+def _comparable_pod(spec: dict[str, Any]) -> dict[str, Any]:
+    comparable = {
+        field: value for field, value in spec.items() if field not in _POD_FIELDS_THAT_MAY_CHANGE
+    }
+    for group in ("initContainers", "containers"):
+        comparable[group] = [{**container, "image": ""} for container in spec.get(group) or []]
+    return comparable
+
+
+def _secret(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a Secret with its texts encoded into its data."""
+    texts = obj.get("stringData") or {}
+    encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
+    secret = {field: value for field, value in obj.items() if field != "stringData"}
+    if encoded:
+        secret["data"] = {**(obj.get("data") or {}), **encoded}
+    secret["type"] = obj.get("type") or "Opaque"
+    return secret
+
+
+def _with_cluster_ip(store: Store, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return a Service's spec with an address of its own, which nothing answers at."""
+    if spec["type"] == "ExternalName":
+        return spec
+    address = spec.get("clusterIP")
+    if not address:
+        used = {service["spec"].get("clusterIP") for service in store.list("services")[0]}
+        candidates = (f"10.96.{high}.{low}" for high in range(1, 255) for low in range(1, 255))
+        address = next(candidate for candidate in candidates if candidate not in used)
+    return {**spec, "clusterIP": address, "clusterIPs": [address]}
+
+
+def _keeping_cluster_ip(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    if new.get("clusterIP") or not old.get("clusterIP"):
+        return new
+    return {**new, "clusterIP": old["clusterIP"], "clusterIPs": old["clusterIPs"]}

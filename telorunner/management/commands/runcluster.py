@@ -1,0 +1,38 @@
+"""Runs the local cluster of the data folder in the foreground, until SIGINT or SIGTERM.
+
+All that it decides is in `telorunner.localcluster`.
+"""
+
+import asyncio
+import signal
+from typing import Any
+
+from django.core.management.base import BaseCommand
+
+from telorunner import conf
+from telorunner.localcluster import ClusterSettings, run_local_cluster
+from telorunner.localcluster.node.images import Images
+
+
+class Command(BaseCommand):
+    """The command."""
+
+    help = "Run the local cluster alone: a small Kubernetes API whose pods are local processes."
+    requires_system_checks = ()
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until a signal comes."""
+        settings = conf.load()
+        cluster = ClusterSettings(
+            data_dir=settings.data_dir,
+            session_namespace=settings.session_namespace,
+            images=Images(kernel_image=settings.image, extra=settings.local_images),
+            kubelet_delays=settings.local_kubelet_delays,
+        )
+        signals = (signal.SIGINT, signal.SIGTERM)
+        asyncio.run(run_local_cluster(cluster, signals, report=self._report))
+
+    def _report(self, line: str) -> None:
+        self.stdout.write(line)
+        # Whoever reads a pipe waits for this line.
+        self.stdout.flush()
