@@ -1,0 +1,1 @@
+"""Sessions: what runs, what its clients read, and who owns it."""

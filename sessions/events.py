@@ -1,0 +1,22 @@
+"""The events of a session's stream and their wire form; pure.
+
+Each function returns the event object as clients read it; `sessions.sse` frames it.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from sessions.states import Phase
+
+
+def status(value: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the event that tells a status object."""
+    return {"type": "status", "status": value}
+
+
+def progress(phase: Phase, message: str, *, is_done: bool = False) -> dict[str, Any]:
+    """Return the event that tells a step of the start, in words."""
+    event: dict[str, Any] = {"type": "progress", "phase": str(phase), "message": message}
+    if is_done:
+        event["done"] = True
+    return event

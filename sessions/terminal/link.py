@@ -1,0 +1,291 @@
+"""One container's terminal, as long as it has output: attach, attach again, complete.
+
+It owns its tasks: one that watches the pod, and while an attach is open one for input and one that
+reads the log. What the output becomes is `sessions.terminal.output`'s matter, and what the end of a
+container means for its session the supervisor's: a failing terminal never fails a session.
+"""
+
+import asyncio
+import logging
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from typing import Any
+
+from sessions.terminal import (
+    AttachStream,
+    Container,
+    InputSource,
+    OutputSink,
+    PodView,
+    TerminalTarget,
+)
+from sessions.terminal.input import relay_input
+from sessions.terminal.output import TerminalOutput
+from telorunner import aio
+from telorunner.errors import ClusterError, NotReady, ObjectNotFound
+
+logger = logging.getLogger(__name__)
+
+# Before the status says that the container runs: up to a second is won, an API server not flooded.
+EARLY_RETRY_SECONDS = 0.05
+EARLY_SECONDS = 3.0
+# A handshake that hangs while the container ends must not hold the session up for long.
+ATTACH_SECONDS = 5.0
+# A refusal while the container runs is a kubelet that is behind; later it is a fault to be told.
+QUIET_REFUSAL_SECONDS = 5.0
+# An attach that ended in an orderly way mostly tells the container's end, which the status follows.
+ORDERLY_END_SECONDS = 0.25
+# An attach that lasted as long as this makes the next failure a new one.
+STEADY_SECONDS = 10.0
+# After the container's end: all of what is on its way, and the longest silence before the end.
+DRAIN_SECONDS = 10.0
+DRAIN_SILENCE_SECONDS = 2.0
+# The gate holds the application for 2 s, and the status is up to a second late.
+GATE_SECONDS = 1.0
+# How long output is held until the log can be read: at a start, and when there is a hole to fill.
+FIRST_LOG_SECONDS = 1.4
+HOLE_LOG_SECONDS = 5.0
+# Bytes of the attach that left before the log was read are there by then; with it, output of a
+# start is held for 1.5 s at most.
+SETTLE_SECONDS = 0.1
+# The last word of a container is worth waiting for.
+LAST_LOG_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class _LogSearch:
+    """How long to try to read the log, and whether output is lost if that fails."""
+
+    within_seconds: float
+    is_loss: bool = True
+
+
+class TerminalLink:
+    """Relays one container's terminal; `proved` is set at the first proof that it runs."""
+
+    def __init__(
+        self,
+        target: TerminalTarget,
+        container: Container,
+        pod: PodView,
+        *,
+        inbox: InputSource[Any],
+        writer: OutputSink,
+    ) -> None:
+        self.proved = asyncio.Event()
+        self._target = target
+        self._container = container
+        self._pod = pod
+        self._inbox = inbox
+        self._output = TerminalOutput(target, writer)
+        self._backoff = aio.Backoff(first_seconds=0.1, cap_seconds=5.0)
+        # What the pod's watcher has seen: the container runs (or is proved to), it has ended.
+        self._is_up = asyncio.Event()
+        self._has_ended = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._up_at: float | None = None
+        self._drain_until = 0.0
+        self._reading: asyncio.Timeout | None = None
+        # The attach loop's own: when the early tries end, the rest before the next try, whether an
+        # attach ever held, and whether the last one brought everything.
+        self._early_until: float | None = None
+        self._rest_seconds = 0.0
+        self._has_held = False
+        self._is_complete = False
+        # An outage is told once: since when refusals last, whether it was told, whether it broke.
+        self._refused_since: float | None = None
+        self._is_told = False
+        self._is_broken = False
+
+    async def run(self) -> None:
+        """Relay until the container has ended and all its output is in the log.
+
+        Cancelling lets go of the attach; what the application writes then is in its log only.
+
+        Raises:
+            ExceptionGroup: The writer refused (StaleFence in it): another engine has the session.
+        """
+        async with asyncio.TaskGroup() as group:
+            watcher = group.create_task(
+                self._watch(), name=f"terminal-pod-{self._target.session_id}"
+            )
+            while await self._wait_for_turn():
+                await self._attach()
+            if not self._is_complete:
+                await self._complete()
+            watcher.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            if self._pod.is_running:
+                self._note_up()
+            if self._pod.is_terminated and not self._has_ended.is_set():
+                self._has_ended.set()
+                self._drain_until = _now() + DRAIN_SECONDS
+                if self._reading is not None:
+                    self._reading.reschedule(_now() + DRAIN_SILENCE_SECONDS)
+            self._moved.set()
+            await self._pod.changed()
+
+    def _note_up(self) -> None:
+        if not self._is_up.is_set():
+            self._up_at = _now()
+            self._is_up.set()
+
+    async def _wait_for_turn(self) -> bool:
+        """Wait until an attach should be tried; False once the container has ended."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._rest_seconds):
+                await self._has_ended.wait()
+        while not self._has_ended.is_set():
+            if self._is_up.is_set() or self._is_early():
+                return True
+            self._moved.clear()
+            await self._moved.wait()
+        return False
+
+    def _is_early(self) -> bool:
+        """Tell whether to try before the status says that the container runs."""
+        if not self._pod.is_attach_worth_trying:
+            return False
+        if self._early_until is None:
+            self._early_until = _now() + EARLY_SECONDS
+        return _now() < self._early_until
+
+    async def _attach(self) -> None:
+        """Try once; relay for as long as the attach lasts."""
+        async with AsyncExitStack() as stack:
+            stream: AttachStream | None = None
+            try:
+                async with asyncio.timeout(ATTACH_SECONDS):
+                    stream = await stack.enter_async_context(self._container.open_attach())
+            except (NotReady, ObjectNotFound) as exc:
+                await self._note_refusal(exc)
+            except ClusterError as exc:
+                await self._note_failure(exc.message)
+            except TimeoutError:
+                await self._note_failure("the Kubernetes API did not answer in time")
+            if stream is not None:
+                await self._relay(stream)
+
+    async def _note_refusal(self, exc: ClusterError) -> None:
+        if not self._is_up.is_set():
+            self._rest_seconds = EARLY_RETRY_SECONDS
+            return
+        self._rest_seconds = self._backoff.next_delay()
+        self._refused_since = self._refused_since or _now()
+        if _now() - self._refused_since >= QUIET_REFUSAL_SECONDS:
+            await self._tell(exc.message)
+
+    async def _note_failure(self, reason: str) -> None:
+        # Whether the last attach ended with the container is no longer sure.
+        self._is_complete = False
+        self._rest_seconds = self._backoff.next_delay()
+        logger.warning("Attach failed: %s", reason, extra={"session": self._target.session_id})
+        await self._tell(reason)
+
+    async def _tell(self, reason: str) -> None:
+        """Say once in an outage that there is no terminal, unless the container has ended."""
+        if not self._is_told and not self._has_ended.is_set():
+            self._is_told = True
+            await self._output.say(
+                f"the terminal is not connected: {reason.rstrip('.')}; trying again"
+            )
+
+    async def _relay(self, stream: AttachStream) -> None:
+        """Relay both ways until the attach ends, filling what was missed before it from the log."""
+        began_at, session_id = _now(), self._target.session_id
+        if self._is_broken and not self._is_told:
+            await self._output.say("the terminal's connection broke and was made again")
+        self._is_complete = self._is_told = self._is_broken = False
+        self._refused_since = None
+        search = self._log_search()
+        if search is not None:
+            self._output.hold()
+        relay = relay_input(self._inbox, stream, is_tty=self._target.is_tty, is_up=self._is_up)
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(relay, name=f"terminal-input-{session_id}")
+            if search is not None:
+                group.create_task(self._fill(search), name=f"terminal-log-{session_id}")
+            if stream.is_proof:
+                self._note_proof()
+            await self._receive(stream)
+            sending.cancel()
+        if _now() - began_at >= STEADY_SECONDS:
+            self._backoff.reset()
+        self._rest_seconds = self._backoff.next_delay()
+        if stream.is_complete:
+            self._rest_seconds = max(self._rest_seconds, ORDERLY_END_SECONDS)
+
+    def _note_proof(self) -> None:
+        self._has_held = True
+        self.proved.set()
+        self._note_up()
+
+    async def _receive(self, stream: AttachStream) -> None:
+        """Deliver what comes until the end of the stream, or of the patience with it."""
+        while (frame := await self._read(stream)) is not None:
+            if not self._has_held:
+                self._note_proof()
+            await self._output.deliver(*frame)
+        self._is_complete = stream.is_complete and self._has_held
+        self._is_broken = self._has_held and not stream.is_complete
+
+    async def _read(self, stream: AttachStream) -> tuple[int, bytes] | None:
+        deadline = None
+        if self._has_ended.is_set():
+            deadline = min(_now() + DRAIN_SILENCE_SECONDS, self._drain_until)
+        try:
+            async with asyncio.timeout_at(deadline) as self._reading:
+                return await stream.read()
+        except TimeoutError:
+            return None
+        finally:
+            self._reading = None
+
+    def _log_search(self) -> _LogSearch | None:
+        """Tell how to look for output that came before this attach; None: there can be none."""
+        if self._has_held or self._target.is_adopted:
+            return _LogSearch(HOLE_LOG_SECONDS)
+        is_late = self._up_at is not None and _now() - self._up_at > GATE_SECONDS
+        if self._target.has_start_gate and self._target.is_tty and not is_late:
+            return None
+        return _LogSearch(FIRST_LOG_SECONDS, is_loss=self._up_at is not None)
+
+    async def _fill(self, search: _LogSearch) -> None:
+        """Put in front of what is held what the log has and no attach brought."""
+        log = await self._read_log(search.within_seconds)
+        if log is not None and self._reading is not None:
+            await asyncio.sleep(SETTLE_SECONDS)
+        await self._output.release(
+            log, log_limit_bytes=self._container.log_limit_bytes, is_loss=search.is_loss
+        )
+
+    async def _complete(self) -> None:
+        """Publish what the log has and no attach brought, after the container's end."""
+        self._output.hold()
+        await self._fill(_LogSearch(LAST_LOG_SECONDS, is_loss=self._is_up.is_set()))
+
+    async def _read_log(self, within_seconds: float) -> bytes | None:
+        """Return the end of the log as soon as it can be read; None: not within that time."""
+        backoff = aio.Backoff(first_seconds=0.05, cap_seconds=1.0)
+        with suppress(TimeoutError, ObjectNotFound):
+            async with asyncio.timeout(within_seconds):
+                while True:
+                    while not (self._pod.is_running or self._has_ended.is_set()):
+                        self._moved.clear()
+                        await self._moved.wait()
+                    try:
+                        return await self._container.read_log()
+                    except ObjectNotFound:
+                        raise
+                    except ClusterError as exc:
+                        if isinstance(exc, NotReady) and self._has_ended.is_set():
+                            return None
+                        logger.info("The log cannot be read yet: %s", exc)
+                    await backoff.wait()
+        return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
