@@ -1,0 +1,45 @@
+"""Stopping a session: the wish is recorded, the engine that owns the session does it."""
+
+import logging
+
+from django.utils import timezone
+
+from sessions import runtime, store
+from sessions.models import Session
+from sessions.states import LIVE
+from telorunner.errors import StopFailed, Stopping, Unavailable
+
+logger = logging.getLogger(__name__)
+
+
+def stop(session_id: str) -> None:
+    """Record that a session shall stop; a session that is unknown or has ended needs nothing.
+
+    Raises:
+        Unavailable: The database cannot be reached.
+        StopFailed: The wish could not be recorded for any other reason.
+    """
+    if not store.is_session_id(session_id):
+        return
+    wish = {"session": session_id, "action": "session_stop"}
+    try:
+        was_recorded = store.write(_record, session_id)
+    except Unavailable:
+        raise
+    except Exception as exc:
+        logger.exception("A stop was not recorded.", extra=wish)
+        raise StopFailed from exc
+    if not was_recorded:
+        return
+    logger.info("Stop requested.", extra=wish)
+    try:
+        runtime.current().bus.wake(session_id)
+    except Stopping:
+        # The wish stands in the row: the next process takes it up.
+        return
+
+
+def _record(session_id: str) -> bool:
+    """Write the wish into a live row; a second wish does not move the first one's time."""
+    rows = Session.retained.filter(id=session_id, status__in=LIVE, stop_requested_at__isnull=True)
+    return rows.update(stop_requested_at=timezone.now()) == 1

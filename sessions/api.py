@@ -1,0 +1,70 @@
+"""The views of /v1: they parse, ask an action, and answer; they decide nothing.
+
+Streams and terminals are in `sessions.consumers`.
+"""
+
+from typing import Any
+
+from django.conf import settings
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from sessions import requests
+from sessions.actions import create, offers, read, stop
+from telorunner.conf import Settings
+from telorunner.drf import read_json
+
+
+def _config() -> Settings:
+    config: Settings = settings.RUNNER
+    return config
+
+
+def _body(request: Request) -> Any:
+    return read_json(request, max_bytes=_config().max_bundle_bytes)
+
+
+class Capabilities(APIView):
+    """What this runner offers."""
+
+    def get(self, _request: Request) -> Response:
+        """Answer 200 with the capabilities as they are now."""
+        return Response(offers.capabilities(_config()))
+
+
+class Probe(APIView):
+    """Whether a session with this config could run."""
+
+    def post(self, request: Request) -> Response:
+        """Answer 200 with ready, needs-setup or unavailable."""
+        image = requests.parse_probe(_body(request))
+        return Response(read.probe(image, _config()))
+
+
+class Sessions(APIView):
+    """The collection of sessions."""
+
+    def post(self, request: Request) -> Response:
+        """Register a session; answer 201 before anything is asked of the cluster."""
+        wanted = requests.parse_create(_body(request))
+        created = create.create(wanted, _config())
+        body = {
+            "sessionId": created.session_id,
+            "streamUrl": f"/v1/sessions/{created.session_id}/events",
+            "createdAt": read.format_time(created.created_at),
+        }
+        return Response(body, status=201)
+
+
+class Session(APIView):
+    """One session."""
+
+    def get(self, _request: Request, session_id: str) -> Response:
+        """Answer 200 with the session's document."""
+        return Response(read.read(session_id))
+
+    def delete(self, _request: Request, session_id: str) -> Response:
+        """Answer 204 once the stop is recorded, whatever the id."""
+        stop.stop(session_id)
+        return Response(status=204)

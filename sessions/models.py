@@ -1,0 +1,135 @@
+"""The rows: sessions, their bundles, the engines that own them, and the lock that makes caps exact.
+
+Only `sessions.store`, `sessions.admission` and the actions write them.
+"""
+
+from typing import ClassVar
+
+from django.db import models
+from django.db.models import Q
+
+from sessions.states import LIVE, Mode, StatusKind
+
+
+class Engine(models.Model):
+    """A process that owns sessions, for as long as it renews this row."""
+
+    id = models.CharField(primary_key=True, max_length=32)
+    started_at = models.DateTimeField(auto_now_add=True)
+    expires_at = models.DateTimeField(db_index=True)
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class RetainedSessions(models.Manager["Session"]):
+    """Sessions that clients can still read: what all of /v1 and every cap counts."""
+
+    def get_queryset(self) -> models.QuerySet["Session"]:
+        """Leave out evicted rows, which only staff still see."""
+        return super().get_queryset().filter(evicted_at__isnull=True)
+
+
+class Session(models.Model):
+    """One run of a bundle, from its registration until its history is purged."""
+
+    id = models.CharField(primary_key=True, max_length=12)
+    mode = models.CharField(max_length=8, choices=[(mode, mode) for mode in Mode])
+    status = models.CharField(
+        max_length=10, choices=[(kind, kind) for kind in StatusKind], default=StatusKind.STARTING
+    )
+    exit_code = models.IntegerField(null=True, blank=True)
+    message = models.TextField(blank=True, help_text="Why the session failed, as clients read it.")
+    image = models.CharField(max_length=512)
+    # What SessionSpec.to_json returns.
+    spec = models.JSONField()
+    # The endpoints of `running`, as the stream told them.
+    endpoints = models.JSONField(default=list, blank=True)
+    # The last progress event's phase and message, told again after a restart.
+    progress_phase = models.CharField(max_length=10, blank=True)
+    progress_message = models.TextField(blank=True)
+    # Sealed by telorunner.secretbox; emptied at the terminal status.
+    env_sealed = models.BinaryField(default=b"", blank=True)
+
+    created_at = models.DateTimeField()
+    started_at = models.DateTimeField(null=True, blank=True, help_text="First seen running.")
+    ended_at = models.DateTimeField(null=True, blank=True)
+    evicted_at = models.DateTimeField(null=True, blank=True)
+    stop_requested_at = models.DateTimeField(null=True, blank=True)
+
+    engine = models.ForeignKey(
+        Engine, null=True, blank=True, on_delete=models.SET_NULL, related_name="sessions"
+    )
+    fence = models.PositiveBigIntegerField(default=0)
+    pod_name = models.CharField(max_length=63, blank=True)
+    pod_uid = models.CharField(max_length=64, blank=True)
+    # Numbers up to these may have been given to clients; after a restart numbering goes on above.
+    event_numbers = models.PositiveBigIntegerField(default=0)
+    output_numbers = models.PositiveBigIntegerField(default=0)
+
+    objects = models.Manager()
+    retained = RetainedSessions()
+
+    class Meta:
+        ordering: ClassVar = ["-created_at"]
+        indexes: ClassVar = [
+            # The admin's default order, and the age that retention is judged by.
+            models.Index(fields=["-created_at"], name="session_created"),
+            # What engines look for every second, out of a long history.
+            models.Index(
+                fields=["engine", "created_at"],
+                name="session_live",
+                condition=Q(status__in=sorted(LIVE)),
+            ),
+            # What admission counts and evicts.
+            models.Index(
+                fields=["status", "ended_at"], name="session_retained", condition=Q(evicted_at=None)
+            ),
+        ]
+        constraints: ClassVar = [
+            # A row that says how it ended also says when, and a live one does not.
+            models.CheckConstraint(
+                name="session_ended_at_iff_terminal",
+                condition=Q(status__in=sorted(LIVE), ended_at=None)
+                | (~Q(status__in=sorted(LIVE)) & Q(ended_at__isnull=False)),
+            ),
+            models.CheckConstraint(
+                name="session_exit_code_iff_exited",
+                condition=Q(status=StatusKind.EXITED, exit_code__isnull=False)
+                | (~Q(status=StatusKind.EXITED) & Q(exit_code=None)),
+            ),
+            # Only what has ended may be evicted: a live session is never taken from its clients.
+            models.CheckConstraint(
+                name="session_evicted_only_when_ended",
+                condition=Q(evicted_at=None) | Q(ended_at__isnull=False),
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.id
+
+
+class Bundle(models.Model):
+    """A session's files as a deterministic tar.gz; dropped when the session is evicted."""
+
+    session = models.OneToOneField(Session, primary_key=True, on_delete=models.CASCADE)
+    archive = models.BinaryField()
+    # [{"path", "size"}], for staff.
+    files = models.JSONField(default=list)
+
+    def __str__(self) -> str:
+        return str(self.session_id)
+
+
+class Limits(models.Model):
+    """The one row whose lock admission holds, so that caps are exact across processes."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(name="limits_is_one_row", condition=Q(id=1)),
+        ]
+
+    def __str__(self) -> str:
+        return "limits"

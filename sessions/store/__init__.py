@@ -1,0 +1,68 @@
+"""All SQL of the engine, and the one way to the database.
+
+The coroutines are what the engine's side calls; `read`, `write` and their asynchronous twins are
+the way of everybody else. Nothing here talks to the cluster, to the log or to the bus.
+"""
+
+from sessions.store.database import aread, awrite, close, read, write
+from sessions.store.engines import (
+    LEASE_SECONDS,
+    RENEW_SECONDS,
+    claim,
+    register_engine,
+    renew_engine,
+    retire_engine,
+)
+from sessions.store.environment import open_env, seal_env
+from sessions.store.owned import (
+    OwnedSession,
+    fail,
+    live_ids,
+    load,
+    load_bundle,
+    record_pod,
+    record_progress,
+    release,
+    reserve_numbers,
+    stop_wishes,
+    transition,
+)
+from sessions.store.registration import NewSession, insert, is_taken
+from sessions.store.retention import Unlogged, evict_ended, purge_history, unlogged
+from sessions.store.rows import is_session_id, status_of
+
+__all__ = [
+    "LEASE_SECONDS",
+    "RENEW_SECONDS",
+    "NewSession",
+    "OwnedSession",
+    "Unlogged",
+    "aread",
+    "awrite",
+    "claim",
+    "close",
+    "evict_ended",
+    "fail",
+    "insert",
+    "is_session_id",
+    "is_taken",
+    "live_ids",
+    "load",
+    "load_bundle",
+    "open_env",
+    "purge_history",
+    "read",
+    "record_pod",
+    "record_progress",
+    "register_engine",
+    "release",
+    "renew_engine",
+    "reserve_numbers",
+    "retire_engine",
+    "seal_env",
+    "status_of",
+    "stop_wishes",
+    "transition",
+    "unlogged",
+    "write",
+]

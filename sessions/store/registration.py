@@ -1,0 +1,41 @@
+"""Writing down a new session; `sessions.admission` decides whether it may be."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from sessions.models import Bundle, Session
+from sessions.spec import SessionSpec
+
+
+@dataclass(frozen=True)
+class NewSession:
+    """What is written down: the spec, the sealed env, and the archive with its list of files.
+
+    `files` is `[{"path", "size"}]`, for staff.
+    """
+
+    spec: SessionSpec
+    env_sealed: bytes = field(repr=False)
+    archive: bytes = field(repr=False)
+    files: Sequence[Mapping[str, Any]] = field(repr=False)
+    created_at: datetime
+
+
+def is_taken(session_id: str) -> bool:
+    """Tell whether a row has this id, history included."""
+    return Session.objects.filter(id=session_id).exists()
+
+
+def insert(new: NewSession) -> None:
+    """Write the rows of a new session; the caller holds the transaction."""
+    session = Session.objects.create(
+        id=new.spec.session_id,
+        mode=new.spec.mode,
+        image=new.spec.image,
+        spec=new.spec.to_json(),
+        env_sealed=new.env_sealed,
+        created_at=new.created_at,
+    )
+    Bundle.objects.create(session=session, archive=new.archive, files=list(new.files))

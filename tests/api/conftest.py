@@ -1,0 +1,57 @@
+"""A runtime on memory log and bus, without a cluster, and a client of the whole application."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import httpx
+import pytest
+from starlette.types import ASGIApp
+
+from sessions import runtime
+from sessions.bus.memory import MemoryBus
+from sessions.log.memory import MemoryLog
+from sessions.runtime import Runtime
+from telorunner.conf import Settings
+from tests.builders import make_settings
+
+
+@pytest.fixture
+def config() -> Settings:
+    """The settings that the API under test works with; a module may override it."""
+    return make_settings()
+
+
+@pytest.fixture
+async def running(config: Settings, settings: Any) -> AsyncIterator[Runtime]:
+    """The runtime of a process whose cluster nobody may ask for anything."""
+    settings.RUNNER = config
+    nothing = cast(Any, None)
+    current = Runtime(
+        config=config,
+        log=MemoryLog(config.replay_buffer_bytes),
+        bus=MemoryBus(),
+        cluster=nothing,
+        pods=nothing,
+        loop=asyncio.get_running_loop(),
+    )
+    with runtime.installed(current):
+        yield current
+
+
+@pytest.fixture
+async def client(running: Runtime) -> AsyncIterator[httpx.AsyncClient]:
+    """A client of the application with its middlewares."""
+    from telorunner.asgi import build_application
+
+    transport = httpx.ASGITransport(app=build_application(running.config))
+    async with httpx.AsyncClient(transport=transport, base_url="http://runner") as opened:
+        yield opened
+
+
+@pytest.fixture
+def app(running: Runtime) -> ASGIApp:
+    """The application with its middlewares, for streams and sockets."""
+    from telorunner.asgi import build_application
+
+    return build_application(running.config)

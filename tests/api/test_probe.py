@@ -1,0 +1,99 @@
+"""POST /v1/probe: ready, needs-setup or unavailable, inside 3 s whatever the cluster does."""
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from sessions.runtime import Runtime
+from tests.builders import IMAGE
+from tests.fakes import NAMESPACE, FakeApi, cut, hang, open_fake_cluster, refuse
+
+pytestmark = pytest.mark.usefixtures("transactional_db")
+
+CONFIG = {"image": IMAGE, "pullPolicy": "missing"}
+
+
+@pytest.fixture
+async def api(running: Runtime, tmp_path: Path) -> AsyncIterator[FakeApi]:
+    """A cluster that answers, with the session namespace in it."""
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        running.cluster = cluster
+        api.put(NAMESPACE, "namespaces")
+        yield api
+
+
+async def probe(client: httpx.AsyncClient, **config: Any) -> dict[str, Any]:
+    answer = await client.post("/v1/probe", json={"config": {**CONFIG, **config}})
+    assert answer.status_code == 200
+    body: dict[str, Any] = answer.json()
+    return body
+
+
+async def test_a_cluster_with_everything_is_ready(api: FakeApi, client: httpx.AsyncClient) -> None:
+    assert await probe(client, leftOver=1) == {"status": "ready"}
+
+
+async def test_a_missing_namespace_needs_setup(api: FakeApi, client: httpx.AsyncClient) -> None:
+    api.remove(NAMESPACE, "namespaces")
+    body = await probe(client)
+    assert body["status"] == "needs-setup"
+    assert [issue["path"] for issue in body["issues"]] == ["/namespace"]
+    assert NAMESPACE in body["issues"][0]["message"]
+
+
+async def test_an_image_that_is_not_offered_needs_setup_before_the_cluster_is_asked(
+    api: FakeApi, client: httpx.AsyncClient
+) -> None:
+    body = await probe(client, image="busybox")
+    assert body["status"] == "needs-setup"
+    assert [issue["path"] for issue in body["issues"]] == ["/config/image"]
+    assert IMAGE in body["issues"][0]["message"]
+    assert not api.requests
+
+
+async def test_a_cluster_that_hangs_up_is_unavailable(
+    api: FakeApi, client: httpx.AsyncClient
+) -> None:
+    api.script("get", *[cut] * 10)
+    body = await probe(client)
+    assert body["status"] == "unavailable"
+    assert body["message"]
+    assert body["remediation"]
+
+
+async def test_a_cluster_that_refuses_the_credentials_is_unavailable(
+    api: FakeApi, client: httpx.AsyncClient
+) -> None:
+    api.script("get", *[refuse(401, "Unauthorized")] * 10)
+    assert (await probe(client))["status"] == "unavailable"
+
+
+async def test_a_cluster_that_never_answers_is_unavailable_in_time(
+    api: FakeApi, client: httpx.AsyncClient
+) -> None:
+    api.script("get", hang)
+    began = time.monotonic()
+    assert (await probe(client))["status"] == "unavailable"
+    assert time.monotonic() - began < 3
+
+
+@pytest.mark.parametrize(
+    ("body", "path"),
+    [
+        ({}, "/config"),
+        ({"config": {}}, "/config/image"),
+        ({"config": CONFIG, "extra": 1}, "/extra"),
+        ({"config": {"image": "", "pullPolicy": "missing"}}, "/config/image"),
+        ({"config": {**CONFIG, "pullPolicy": "IfNotPresent"}}, "/config/pullPolicy"),
+    ],
+)
+async def test_a_probe_of_the_wrong_shape_is_refused(
+    client: httpx.AsyncClient, body: dict[str, Any], path: str
+) -> None:
+    answer = await client.post("/v1/probe", json=body)
+    assert (answer.status_code, answer.json()["error"]) == (400, "invalid_request")
+    assert answer.json()["issues"][0]["path"] == path
