@@ -1,0 +1,201 @@
+"""From a pod to how the session ended: progress, the proof that it runs, and every way to an end.
+
+What the pod's status means is decided in `sessions.pods`; here is when it is looked at and what
+time does to it. No tasks are owned here.
+"""
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+from sessions.pods import failures, progress
+from sessions.pods.hardening import GRACE_SECONDS
+from sessions.pods.progress import Step
+from sessions.pods.reading import Pod, deletion_asked_at
+from sessions.pods.run import object_name
+from sessions.spec import STOPPED, Status, failed
+from sessions.states import StatusKind
+from sessions.supervisor.session import Session
+from sessions.supervisor.start import START_SECONDS
+from telorunner.errors import ClusterError, ObjectNotFound
+from telorunner.kube import objects
+from telorunner.kube.informer import Subscription
+
+logger = logging.getLogger(__name__)
+
+# A pod that the informer does not show by then is asked for by name.
+UNSEEN_SECONDS = 10.0
+# A pod that is to be deleted and stays longer than its grace and this has lost its node.
+LOST_NODE_SECONDS = 30.0
+# The kubelet ends a pod at its time limit; a node that is lost does not, and then this does.
+OVERTIME_SECONDS = 60.0
+
+
+@dataclass
+class Watch:
+    """One session's pod as time goes by; `run()` returns how it ended.
+
+    `proved` is set when the terminal has proved that the container runs, often before the pod's
+    status says so. `start_deadline` is a time of the event loop.
+    """
+
+    session: Session
+    subscription: Subscription
+    proved: asyncio.Event
+    start_deadline: float
+    _unseen_deadline: float = field(init=False)
+    _overtime_deadline: float = field(init=False)
+    _seen: Pod | None = field(default=None, init=False)
+    _step: Step | None = field(default=None, init=False)
+    _step_due_at: float = field(default=0.0, init=False)
+    _blocked_since: float | None = field(default=None, init=False)
+    _deleted_since: float | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        now = _now()
+        limits = self.session.row.spec.limits
+        self._unseen_deadline = now + UNSEEN_SECONDS
+        self._overtime_deadline = now + limits.ttl_seconds + START_SECONDS + OVERTIME_SECONDS
+
+    async def run(self) -> Status:
+        """Follow the pod until the session has ended or is asked to stop.
+
+        The row and the log say `running` from the first proof on. Cancelling leaves everything as
+        it is.
+
+        Raises:
+            StaleFence: Another engine owns the session by now.
+        """
+        session = self.session
+        while True:
+            session.wake.clear()
+            if session.stop_asked.is_set():
+                return STOPPED
+            pod = self._own(self.subscription.object)
+            self._seen = self._own(self.subscription.last) or self._seen
+            status = self._verdict(pod) if pod is not None else await self._missing()
+            if status is not None:
+                return status
+            await self._tell(pod)
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._next_look()):
+                    await session.wake.wait()
+
+    def _own(self, pod: Pod | None) -> Pod | None:
+        is_own = pod is not None and pod["metadata"].get("uid") == self.session.pod_uid
+        return pod if is_own else None
+
+    def _verdict(self, pod: Pod) -> Status | None:
+        """Return how the session ended, as far as the pod and the time say so."""
+        ended = failures.outcome(pod)
+        if ended is not None:
+            return ended
+        now = _now()
+        if self._deleted_since is None and deletion_asked_at(pod) is not None:
+            self._deleted_since = now
+        if self._is_over(self._lost_at()):
+            return failed(failures.NODE_LOST)
+        if self._is_over(self._overtime_deadline):
+            seconds = self.session.row.spec.limits.ttl_seconds
+            return failed(f"the session reached its time limit of {seconds} s (DeadlineExceeded)")
+        if self.session.status is StatusKind.STARTING and not self._is_proved(pod):
+            return self._start_verdict(pod)
+        return None
+
+    def _start_verdict(self, pod: Pod) -> Status | None:
+        block = failures.block(pod)
+        if block is not None:
+            if self._blocked_since is None:
+                self._blocked_since = _now()
+            if block.is_hopeless or self._is_over(self._patience_ends_at()):
+                return failed(block.message)
+        if not self._is_over(self.start_deadline):
+            return None
+        sentence = f"the session did not start within {START_SECONDS:.0f} s"
+        if not self.session.runtime.pods.is_fresh:
+            return failed(f"{sentence}: the Kubernetes API cannot be reached")
+        waited_for = self._step or progress.step(pod)
+        detail = f": last waiting for: {waited_for.message}" if waited_for else ""
+        return failed(sentence + detail)
+
+    async def _missing(self) -> Status | None:
+        """Return the end of a session whose pod is gone, None while that is not certain."""
+        if self._seen is not None:
+            return failures.disappeared(self._seen)
+        if not self._is_over(self._unseen_deadline):
+            return None
+        self._unseen_deadline = _now() + UNSEEN_SECONDS
+        session = self.session
+        try:
+            found = await objects.get(
+                session.runtime.cluster, "pods", object_name(session.session_id)
+            )
+        except ObjectNotFound:
+            return failures.disappeared(None)
+        except ClusterError as exc:
+            logger.info("The pod cannot be read.", extra=session.log_extra, exc_info=exc)
+            return self._unanswered()
+        if self._own(found) is None:
+            return failures.disappeared(None)
+        # The informer is behind; what the API says now is as good.
+        return self._verdict(found)
+
+    def _unanswered(self) -> Status | None:
+        is_late = self._is_over(self.start_deadline)
+        if self.session.status is not StatusKind.STARTING or not is_late:
+            return None
+        return failed(
+            f"the session did not start within {START_SECONDS:.0f} s: the Kubernetes API cannot be "
+            "reached"
+        )
+
+    async def _tell(self, pod: Pod | None) -> None:
+        """Publish what is new: that the session runs, else what it waits for."""
+        session = self.session
+        if session.status is not StatusKind.STARTING:
+            return
+        if self._is_proved(pod):
+            ports = session.app.ports
+            endpoints = tuple({"host": "", **port.to_json()} for port in ports)
+            await session.advance(Status(StatusKind.RUNNING, endpoints=endpoints))
+            return
+        step = progress.step(pod) if pod is not None else None
+        if step != self._step:
+            self._step = step
+            self._step_due_at = _now() + (step.after_seconds if step else 0.0)
+        if step is not None and self._is_over(self._step_due_at):
+            await session.say(step.message)
+
+    def _is_proved(self, pod: Pod | None) -> bool:
+        return self.proved.is_set() or (pod is not None and failures.is_running(pod))
+
+    def _patience_ends_at(self) -> float | None:
+        if self._blocked_since is None:
+            return None
+        return self._blocked_since + self.session.runtime.config.image_pull_grace_seconds
+
+    def _lost_at(self) -> float | None:
+        if self._deleted_since is None:
+            return None
+        return self._deleted_since + GRACE_SECONDS + LOST_NODE_SECONDS
+
+    @staticmethod
+    def _is_over(deadline: float | None) -> bool:
+        return deadline is not None and _now() >= deadline
+
+    def _next_look(self) -> float:
+        """Return when time alone may change the verdict."""
+        times: list[float | None] = [self._overtime_deadline, self._lost_at()]
+        if self._seen is None:
+            times.append(self._unseen_deadline)
+        if self.session.status is StatusKind.STARTING:
+            times += [self.start_deadline, self._patience_ends_at()]
+            if self._step is not None:
+                times.append(self._step_due_at)
+        now = _now()
+        return min(time for time in times if time is not None and time > now)
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

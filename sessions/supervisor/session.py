@@ -1,0 +1,181 @@
+"""A session in its supervisor's hands: its row's facts, its log, and the ways to change them.
+
+The order is always the same: the row first, then the log. No tasks are owned here.
+"""
+
+import asyncio
+import logging
+from typing import Any
+
+from sessions import events, sse, store
+from sessions.log import Starts
+from sessions.spec import STOPPED, App, Status
+from sessions.states import Phase, StatusKind
+from sessions.store import OwnedSession
+from sessions.supervisor.ledger import CountingWriter, Ledger, starts_after
+from sessions.supervisor.ownership import Owner
+from telorunner import aio
+from telorunner.errors import StaleFence, Unavailable
+
+logger = logging.getLogger(__name__)
+
+# One write of a status and of the event that tells it; a database that takes longer is away.
+WRITE_SECONDS = 5.0
+
+
+class Session:
+    """What the parts of a supervisor share; `open_session()` makes one."""
+
+    def __init__(
+        self, owner: Owner, row: OwnedSession, writer: CountingWriter, ledger: Ledger
+    ) -> None:
+        self.owner = owner
+        self.runtime = owner.runtime
+        self.row = row
+        self.writer = writer
+        self.ledger = ledger
+        self.status = row.status
+        self.stop_asked = asyncio.Event()
+        # Set whenever anything that decides about the session has changed.
+        self.wake = asyncio.Event()
+        self.pod_uid = row.pod_uid
+        # Whether the pod ran before this supervisor came, so that output of it may be missed.
+        self.is_adopted = False
+        # Whether there may be anything in the cluster, however the calls that made it ended.
+        self.may_have_objects = self.is_taken_over
+        self._said: set[str] = set()
+        if row.is_stop_requested:
+            self.ask_stop()
+
+    @property
+    def session_id(self) -> str:
+        """The session's id."""
+        return self.row.spec.session_id
+
+    @property
+    def app(self) -> App:
+        """The one application of a run session."""
+        return self.row.spec.apps[0]
+
+    @property
+    def is_taken_over(self) -> bool:
+        """Whether another engine, or this one before a restart, had the session already."""
+        return self.row.fence > 1
+
+    @property
+    def log_extra(self) -> dict[str, str]:
+        """What every log line about the session carries."""
+        return {"session": self.session_id}
+
+    def ask_stop(self) -> None:
+        """Let the session end as `stopped`, as soon as its supervisor comes to it."""
+        self.stop_asked.set()
+        self.wake.set()
+
+    async def announce(self) -> None:
+        """Tell the status that the row has: event 1, or what a log that begins anew must say."""
+        await self._publish(
+            events.status(Status(self.status, endpoints=self.row.endpoints).to_json())
+        )
+        if self.row.progress is not None and self.status is StatusKind.STARTING:
+            phase, message = self.row.progress
+            self._said.add(message)
+            await self._publish(events.progress(phase, message))
+
+    async def say(self, message: str, phase: Phase = Phase.PROVISION) -> None:
+        """Tell a step of the start, once."""
+        if message in self._said:
+            return
+        self._said.add(message)
+        await self._publish(events.progress(phase, message))
+        self.ledger.note_progress(phase, message)
+
+    async def advance(self, status: Status) -> None:
+        """Write a status to the row and then to the log; wait while the database is away.
+
+        A terminal status ends the log and the input too. Once the row is written the log follows,
+        whoever cancels meanwhile.
+
+        Raises:
+            StaleFence: Another engine owns the session by now.
+        """
+        backoff, is_certain = aio.Backoff(), True
+        while True:
+            await self.owner.lease.wait_held()
+            try:
+                await aio.finish(
+                    self._write(status, is_certain),
+                    name=f"status-{self.session_id}",
+                    timeout_seconds=WRITE_SECONDS,
+                )
+                return
+            except (Unavailable, TimeoutError):
+                # The write may have happened all the same.
+                is_certain = False
+                logger.warning(
+                    "The status %s waits for the database.", status.kind, extra=self.log_extra
+                )
+                await backoff.wait()
+
+    async def _write(self, status: Status, is_certain: bool) -> None:
+        written = await self._write_row(status, is_certain)
+        self.status = written.kind
+        await self._publish(events.status(written.to_json()))
+        logger.info("Session is %s.", written.kind, extra=self.log_extra)
+        if written.kind.is_terminal:
+            await self.writer.close()
+            self.runtime.bus.drop(self.session_id)
+
+    async def _write_row(self, status: Status, is_certain: bool) -> Status:
+        """Write a status to the row and return the one that it has now.
+
+        Raises:
+            StaleFence: Another engine owns the session by now.
+        """
+        if await self._transition(status):
+            return status
+        written = None if is_certain else await self._written(status)
+        if written is not None:
+            return written
+        # The wish may have been recorded a moment before the end was: asked to stop is stopped.
+        if await self._is_stop_wished() and await self._transition(STOPPED):
+            return STOPPED
+        raise StaleFence
+
+    async def _transition(self, status: Status) -> bool:
+        return await store.transition(self.owner.engine_id, self.session_id, self.row.fence, status)
+
+    async def _is_stop_wished(self) -> bool:
+        row = await store.load(self.owner.engine_id, self.session_id)
+        return row is not None and row.fence == self.row.fence and row.is_stop_requested
+
+    async def _written(self, status: Status) -> Status | None:
+        """Return what an earlier try that seemed to fail has written all the same."""
+        if not status.kind.is_terminal:
+            row = await store.load(self.owner.engine_id, self.session_id)
+            if row is None or row.fence != self.row.fence or row.status is not status.kind:
+                return None
+            return status
+        for ended in await store.unlogged():
+            if ended.session_id == self.session_id and ended.fence == self.row.fence:
+                return ended.status
+        return None
+
+    async def _publish(self, event: dict[str, Any]) -> None:
+        await self.writer.publish_event(sse.encode(event))
+
+
+async def open_session(owner: Owner, row: OwnedSession) -> Session:
+    """Open the session's log above all numbers that were ever used in it.
+
+    Raises:
+        StaleFence: Another engine owns the session by now.
+    """
+    apps = tuple(app.name for app in row.spec.apps)
+    if row.fence > 1:
+        starts = starts_after(row.event_numbers, row.output_numbers, apps)
+    else:
+        starts = Starts(output=dict.fromkeys(apps, 0))
+    writer = await owner.runtime.log.open(row.spec.session_id, fence=row.fence, starts=starts)
+    ledger = Ledger(row.spec.session_id, row.fence, starts=starts)
+    return Session(owner, row, CountingWriter(writer, ledger), ledger)

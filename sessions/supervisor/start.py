@@ -1,0 +1,203 @@
+"""From a row to a pod: the ConfigMap with the bundle, the pod, or the pod that is there already.
+
+Every step can be repeated: what an attempt without an answer may have made is looked for and
+taken. Nothing of anybody else's is ever changed. No tasks are owned here.
+"""
+
+import asyncio
+import logging
+import math
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from sessions import store
+from sessions.pods import failures, progress
+from sessions.pods.run import build_bundle_config_map, build_run_pod, object_name
+from sessions.spec import RunPodSpec
+from sessions.states import StatusKind
+from sessions.supervisor.session import Session
+from telorunner import aio
+from telorunner.conf import ClusterKind
+from telorunner.errors import (
+    AlreadyExists,
+    ClusterError,
+    NotFound,
+    ObjectNotFound,
+    StartFailed,
+    Unauthorized,
+    Unavailable,
+)
+from telorunner.kube import objects
+from telorunner.kube.errors import describe
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Object = dict[str, Any]
+
+# The contract's: a pod that does not run by then fails the session.
+START_SECONDS = 180.0
+
+_POD = "create: could not create the session pod"
+_CONFIG_MAP = "create: could not create the bundle's ConfigMap"
+_LOOK = "get: could not look for the session pod"
+_SEALED = (
+    "the session's environment cannot be opened: the runner's secret key was changed, and the old "
+    "one is not among DJANGO_SECRET_KEY_FALLBACKS"
+)
+
+
+class StopAsked(Exception):
+    """The session is to stop before its pod is there."""
+
+
+async def ensure_pod(session: Session, deadline: float) -> Object:
+    """Return the session's pod, made or found; `deadline` is a time of the event loop.
+
+    Raises:
+        StopAsked: The session is to stop; what was made so far is the caller's to remove.
+        StartFailed: There is no pod and there will be none; the message is for clients.
+    """
+    if session.is_taken_over:
+        # A session that runs is not ended by an API that is away, however long.
+        is_starting = session.status is StatusKind.STARTING
+        until = deadline if is_starting else math.inf
+        if pod := await _attempt(session, until, _LOOK, _find):
+            session.is_adopted = True
+            return _adopted(session, pod)
+    if session.status is not StatusKind.STARTING or session.pod_uid:
+        raise StartFailed(_why_gone(session), stage="adopt")
+    if session.stop_asked.is_set():
+        raise StopAsked
+    session.may_have_objects = True
+    await session.say(progress.DELIVERING)
+    await _attempt(session, deadline, _CONFIG_MAP, _create_config_map)
+    pod = await _attempt(session, deadline, _POD, _create_pod)
+    return _adopted(session, pod)
+
+
+async def _attempt(
+    session: Session,
+    deadline: float,
+    operation: str,
+    action: Callable[[Session], Awaitable[T]],
+) -> T:
+    """Do something until it works or is refused; an API or a database that is away is waited for.
+
+    Raises:
+        StopAsked: The session is to stop.
+        StartFailed: It was refused, or there was no answer up to the deadline.
+    """
+    backoff = aio.Backoff(cap_seconds=3.0)
+    while True:
+        if session.stop_asked.is_set():
+            raise StopAsked
+        try:
+            return await action(session)
+        except Unavailable:
+            sentence = f"{operation}: the runner's database cannot be reached."
+        except NotFound as exc:
+            raise StartFailed(exc.message, stage=operation) from exc
+        except ClusterError as exc:
+            sentence = describe(exc, operation)
+            if deadline < math.inf and not (exc.is_retryable or isinstance(exc, Unauthorized)):
+                logger.warning("%s", sentence, extra=session.log_extra, exc_info=exc)
+                raise StartFailed(sentence, stage=operation) from exc
+            logger.info("%s Trying again.", sentence, extra=session.log_extra, exc_info=exc)
+        delay = backoff.next_delay()
+        if asyncio.get_running_loop().time() + delay > deadline:
+            raise StartFailed(sentence, stage=operation)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(delay):
+                await session.stop_asked.wait()
+
+
+async def _find(session: Session) -> Object | None:
+    """Return the pod of the session's name, None if there is none."""
+    try:
+        return await objects.get(session.runtime.cluster, "pods", object_name(session.session_id))
+    except ObjectNotFound:
+        return None
+
+
+async def _create_config_map(session: Session) -> None:
+    cluster = session.runtime.cluster
+    archive = await store.load_bundle(session.session_id)
+    manifest = build_bundle_config_map(
+        session.session_id, cluster.namespace, cluster.managed_by, archive
+    )
+    try:
+        await objects.create(cluster, "configmaps", manifest)
+    except AlreadyExists:
+        found = await objects.get(cluster, "configmaps", object_name(session.session_id))
+        if not is_own(session, found):
+            raise StartFailed(_foreign("ConfigMap", session), stage=_CONFIG_MAP) from None
+
+
+async def _create_pod(session: Session) -> Object:
+    cluster, config = session.runtime.cluster, session.runtime.config
+    if session.row.env is None:
+        raise StartFailed(_SEALED, stage=_POD)
+    manifest = build_run_pod(
+        RunPodSpec(
+            session=session.row.spec,
+            namespace=cluster.namespace,
+            managed_by=cluster.managed_by,
+            env=session.row.env,
+            image_pull_secret=config.image_pull_secret,
+            runtime_class=config.runtime_class,
+        )
+    )
+    try:
+        return await objects.create(cluster, "pods", manifest)
+    except AlreadyExists:
+        return await objects.get(cluster, "pods", object_name(session.session_id))
+
+
+def _adopted(session: Session, pod: Object) -> Object:
+    """Remember the pod as the session's own.
+
+    Raises:
+        StartFailed: It is somebody else's.
+    """
+    if not is_own(session, pod):
+        raise StartFailed(_foreign("pod", session), stage="adopt")
+    uid = pod["metadata"]["uid"]
+    if session.pod_uid != uid:
+        session.pod_uid = uid
+        session.ledger.note_pod(pod["metadata"]["name"], uid)
+    return pod
+
+
+def is_own(session: Session, found: Object) -> bool:
+    """Tell whether an object of the session's name was made by the runner for this session."""
+    cluster = session.runtime.cluster
+    labels = found["metadata"].get("labels") or {}
+    expected = objects.session_labels(cluster.managed_by, session.session_id)
+    return all(labels.get(name) == value for name, value in expected.items())
+
+
+def _foreign(kind: str, session: Session) -> str:
+    name = object_name(session.session_id)
+    return f"create: there is a {kind} named {name} that is not this session's; it was left alone."
+
+
+def _why_gone(session: Session) -> str:
+    """Return why a session that had a pod has none, in words."""
+    if session.runtime.config.cluster is ClusterKind.LOCAL:
+        why = "the local cluster that it ran in was stopped"
+    else:
+        why = "it was deleted while no runner was watching"
+    return f"{failures.POD_DISAPPEARED}: {why}"
+
+
+async def own_config_map(session: Session, pod: Object) -> None:
+    """Let the ConfigMap vanish with the pod; if that fails it is deleted by name at the end."""
+    patch = {"metadata": {"ownerReferences": [objects.owner_reference(pod)]}}
+    try:
+        await objects.patch(
+            session.runtime.cluster, "configmaps", object_name(session.session_id), patch
+        )
+    except ClusterError as exc:
+        logger.info("The ConfigMap has no owner yet.", extra=session.log_extra, exc_info=exc)

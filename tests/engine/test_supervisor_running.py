@@ -1,0 +1,242 @@
+"""What a supervisor makes of a pod as time goes by; in virtual time, without any cluster."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from sessions.bus.memory import MemoryBus
+from sessions.log.memory import MemoryLog
+from sessions.runtime import Runtime
+from sessions.spec import STOPPED, App, Limits, SessionSpec, Status, exited, failed
+from sessions.states import Mode, PullPolicy, StatusKind
+from sessions.store import OwnedSession
+from sessions.supervisor.ownership import Lease, Owner
+from sessions.supervisor.running import Watch
+from sessions.supervisor.session import Session, open_session
+from telorunner import aio
+from telorunner.kube.informer import Subscription
+from tests.engine.world import decode, make_settings
+from tests.unit.pods import condition, pod, running, terminated, waiting
+
+pytestmark = pytest.mark.looptime
+
+SESSION_ID = "abcdefghijkl"
+TTL_SECONDS = 60
+READY = condition("PodReadyToStartContainers")
+
+
+@dataclass
+class Bench:
+    """A watch at work, and what a test turns."""
+
+    session: Session
+    subscription: Subscription
+    proved: asyncio.Event
+    task: "asyncio.Task[Status]"
+    pods: SimpleNamespace
+
+    def show(self, state: dict[str, Any] | None) -> None:
+        """Let the informer show a state of the pod."""
+        self.subscription.take(state)
+        self.session.wake.set()
+
+    async def said(self) -> list[str]:
+        """Return the messages of all progress events so far."""
+        async with self.session.runtime.log.read_events(SESSION_ID, 0) as reader:
+            batch = await reader.next()
+        return [decode(data)["message"] for _, data in batch.items]
+
+
+def owned(status: StatusKind) -> OwnedSession:
+    spec = SessionSpec(
+        session_id=SESSION_ID,
+        mode=Mode.RUN,
+        image="telorun/node:latest-slim",
+        pull_policy=PullPolicy.MISSING,
+        apps=(App("app", "main.py"),),
+        limits=Limits(500, 2**29, 2**30, TTL_SECONDS),
+    )
+    return OwnedSession(
+        spec=spec,
+        status=status,
+        fence=1,
+        env={},
+        is_stop_requested=False,
+        pod_name="",
+        pod_uid="1",
+        created_at=datetime.now(UTC),
+        event_numbers=0,
+        output_numbers=0,
+        progress=None,
+        endpoints=(),
+    )
+
+
+@asynccontextmanager
+async def watching(
+    tmp_path: Path, status: StatusKind = StatusKind.STARTING, start_seconds: float = 180.0
+) -> AsyncIterator[Bench]:
+    pods = SimpleNamespace(is_fresh=True)
+    runtime = Runtime(
+        config=make_settings(tmp_path),
+        log=MemoryLog(1_000_000),
+        bus=MemoryBus(),
+        cluster=None,  # type: ignore[arg-type] # nothing here may ask the cluster
+        pods=pods,  # type: ignore[arg-type] # all that is asked of the informer
+        loop=asyncio.get_running_loop(),
+    )
+    session = await open_session(Owner(runtime, "engine", Lease(15)), owned(status))
+    subscription = Subscription("pod", None, is_listed=True)
+    proved = asyncio.Event()
+    deadline = asyncio.get_running_loop().time() + start_seconds
+    task = aio.start(Watch(session, subscription, proved, deadline).run(), name="watch")
+    try:
+        yield Bench(session, subscription, proved, task, pods)
+    finally:
+        await aio.stop(task)
+
+
+async def test_each_step_is_said_once(tmp_path: Path) -> None:
+    async with watching(tmp_path) as bench:
+        for state in (
+            pod("Pending", node=""),
+            pod("Pending", waiting("ContainerCreating")),
+            pod("Pending", node=""),
+            pod("Pending", waiting("ContainerCreating"), conditions=[READY]),
+            pod("Pending", waiting("ErrImagePull", "no such host")),
+            pod("Pending", waiting("ImagePullBackOff")),
+            pod("Pending", waiting("ErrImagePull", "no such host")),
+        ):
+            bench.show(state)
+            await asyncio.sleep(0.1)
+        assert await bench.said() == [
+            "Scheduling",
+            "Preparing the sandbox",
+            'Container "session" is waiting: ErrImagePull: no such host',
+            'Container "session" is waiting: ImagePullBackOff',
+        ]
+
+
+async def test_a_container_that_is_not_there_after_a_second_is_said(tmp_path: Path) -> None:
+    async with watching(tmp_path) as bench:
+        bench.show(pod("Pending", node=""))
+        await asyncio.sleep(0.1)
+        bench.show(pod("Pending", waiting("ContainerCreating"), conditions=[READY]))
+        await asyncio.sleep(0.9)
+        assert await bench.said() == ["Scheduling"]
+        await asyncio.sleep(0.2)
+        assert (await bench.said())[1:] == ["Pulling the image or creating the container"]
+
+
+async def test_an_unschedulable_pod_fails_at_the_deadline_in_the_schedulers_words(
+    tmp_path: Path, looptime: float
+) -> None:
+    words = "0/1 nodes are available: 1 Insufficient cpu."
+    refused = condition("PodScheduled", "False", reason="Unschedulable", message=words)
+    async with watching(tmp_path) as bench:
+        bench.show(pod("Pending", node="", conditions=[refused]))
+        assert await bench.task == failed(
+            "the session did not start within 180 s: last waiting for: Unschedulable: " + words
+        )
+        assert looptime == 180
+        assert await bench.said() == ["Unschedulable: " + words]
+
+
+async def test_a_start_deadline_without_the_api_says_so(tmp_path: Path) -> None:
+    async with watching(tmp_path) as bench:
+        bench.show(pod("Pending", node=""))
+        bench.pods.is_fresh = False
+        assert await bench.task == failed(
+            "the session did not start within 180 s: the Kubernetes API cannot be reached"
+        )
+
+
+async def test_image_pulls_have_their_grace_whatever_they_are_called_meanwhile(
+    tmp_path: Path, looptime: float
+) -> None:
+    async with watching(tmp_path) as bench:
+        bench.show(pod("Pending", waiting("ErrImagePull", "no such host")))
+        for _ in range(5):
+            await asyncio.sleep(10)
+            bench.show(pod("Pending", waiting("ContainerCreating")))
+            await asyncio.sleep(1)
+            bench.show(pod("Pending", waiting("ImagePullBackOff", "back-off")))
+        assert await bench.task == failed(
+            'container "session" cannot start: ImagePullBackOff: back-off'
+        )
+        assert looptime == 60
+
+
+async def test_a_stop_is_seen_at_once_and_wins(tmp_path: Path, looptime: float) -> None:
+    async with watching(tmp_path) as bench:
+        bench.show(pod("Pending", node=""))
+        await asyncio.sleep(5)
+        bench.subscription.take(pod("Failed", terminated(3)))
+        bench.session.ask_stop()
+        assert await bench.task == STOPPED
+        assert looptime == 5
+
+
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [
+        (pod("Running", running()), failed("pod disappeared")),
+        (pod("Succeeded", terminated(0, "Completed")), exited(0)),
+        (pod("Failed", terminated(2)), failed('container "session" failed: Error (exit code 2)')),
+    ],
+)
+async def test_a_pod_that_vanishes_ends_the_session(
+    tmp_path: Path, last: dict[str, Any], status: Status
+) -> None:
+    async with watching(tmp_path, StatusKind.RUNNING) as bench:
+        bench.show(pod("Running", running()))
+        await asyncio.sleep(1)
+        # The informer may merge the last state and the deletion into one.
+        bench.subscription.take(last)
+        bench.show(None)
+        assert await bench.task == status
+
+
+async def test_a_pod_that_stays_long_after_its_deletion_has_lost_its_node(
+    tmp_path: Path, looptime: float
+) -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
+    async with watching(tmp_path, StatusKind.RUNNING) as bench:
+        bench.show(pod("Running", running(), metadata=deleted))
+        assert await bench.task == failed("the node that ran the session is lost")
+        assert looptime == 32
+
+
+async def test_a_node_that_does_not_end_a_pod_at_its_limit_is_not_waited_for(
+    tmp_path: Path, looptime: float
+) -> None:
+    async with watching(tmp_path, StatusKind.RUNNING) as bench:
+        bench.show(pod("Running", running()))
+        status = await bench.task
+        assert status == failed("the session reached its time limit of 60 s (DeadlineExceeded)")
+        assert looptime == TTL_SECONDS + 180 + 60
+
+
+async def test_another_pod_of_the_name_is_not_the_sessions(tmp_path: Path) -> None:
+    async with watching(tmp_path, StatusKind.RUNNING) as bench:
+        bench.show(pod("Running", running()))
+        await asyncio.sleep(1)
+        bench.show(pod("Running", running(), metadata={"uid": "2"}))
+        assert await bench.task == failed("pod disappeared")
+
+
+async def test_a_running_session_outlives_any_wait(tmp_path: Path) -> None:
+    async with watching(tmp_path, StatusKind.RUNNING, start_seconds=1) as bench:
+        bench.show(pod("Running", running()))
+        await asyncio.sleep(100)
+        # A container status that the kubelet takes back for a moment, as at its restart.
+        bench.show(pod("Running", waiting("ContainerCreating")))
+        await asyncio.sleep(100)
+        assert not bench.task.done()
