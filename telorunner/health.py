@@ -1,0 +1,96 @@
+"""Health: /v1/health and /livez say that the process lives, /readyz that it can serve.
+
+Readiness names what is missing: the database, the log, or a fresh watch of the cluster.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any
+
+import orjson
+from django.db import connection
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.csrf import csrf_exempt
+
+from sessions import runtime
+from telorunner import __version__
+from telorunner.drf import JSON_TYPE, json_answer
+from telorunner.errors import MethodNotAllowed, Stopping
+
+logger = logging.getLogger(__name__)
+
+# A probe's default patience is a second or a few; a database that needs longer cannot serve.
+DATABASE_SECONDS = 2.0
+
+View = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
+
+
+def _get_only(view: View) -> View:
+    @csrf_exempt
+    @wraps(view)
+    async def get_only(request: HttpRequest) -> HttpResponse:
+        if request.method not in {"GET", "HEAD"}:
+            return json_answer(MethodNotAllowed(), headers={"Allow": "GET, HEAD"})
+        return await view(request)
+
+    return get_only
+
+
+@_get_only
+async def health(_request: HttpRequest) -> HttpResponse:
+    """Answer that the process lives, whatever its cluster and database do."""
+    return _json({"ok": True, "version": __version__})
+
+
+@_get_only
+async def livez(_request: HttpRequest) -> HttpResponse:
+    """Answer that the process lives."""
+    return _json({"ok": True})
+
+
+@_get_only
+async def readyz(_request: HttpRequest) -> HttpResponse:
+    """Answer whether the process can serve, and if not, for want of what."""
+    try:
+        running = runtime.current()
+    except Stopping:
+        return _json({"ready": False, "checks": {"process": "stopping"}}, status=503)
+    checks = {
+        "database": "ok" if await _is_database_answering() else "unreachable",
+        # The log lives in this process: it can be reached wherever the process can.
+        "log": "ok",
+        "cluster": "ok" if running.pods.is_fresh else "stale",
+    }
+    is_ready = all(state == "ok" for state in checks.values())
+    return _json({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
+
+
+async def _is_database_answering() -> bool:
+    try:
+        async with asyncio.timeout(DATABASE_SECONDS):
+            await asyncio.to_thread(_ask_database)
+    except Exception as exc:
+        logger.warning("The database does not answer: %s", type(exc).__name__)
+        return False
+    return True
+
+
+def _ask_database() -> None:
+    """Run on a worker thread, with a connection of its own that is given back at once."""
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+            cursor.fetchone()
+    finally:
+        connection.close()
+
+
+def _json(body: object, *, status: int = 200) -> HttpResponse:
+    return HttpResponse(
+        orjson.dumps(body),
+        status=status,
+        content_type=JSON_TYPE,
+        headers={"Cache-Control": "no-store"},
+    )

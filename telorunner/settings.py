@@ -1,0 +1,132 @@
+"""Django's settings, made of the runner's configuration. Importing them changes nothing.
+
+Raises ConfigError at import where a variable cannot be used; `manage.py` turns that into one line.
+"""
+
+import secrets
+
+from telorunner import conf, databases, datadir
+
+RUNNER = conf.load()
+
+# Without a key of its own or a generated one (serve and migrate make it), one for this process.
+SECRET_KEY = (
+    RUNNER.secret_key or datadir.read_secret_key(RUNNER.data_dir) or secrets.token_urlsafe(48)
+)
+SECRET_KEY_FALLBACKS = list(RUNNER.secret_key_fallbacks)
+DEBUG = RUNNER.debug
+ALLOWED_HOSTS = list(RUNNER.allowed_hosts)
+CSRF_TRUSTED_ORIGINS = list(RUNNER.csrf_trusted_origins)
+
+INSTALLED_APPS = [
+    "telorunner",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "channels",
+    "sessions.apps.SessionsConfig",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    },
+]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in (
+        "UserAttributeSimilarityValidator",
+        "MinimumLengthValidator",
+        "CommonPasswordValidator",
+        "NumericPasswordValidator",
+    )
+]
+
+ROOT_URLCONF = "telorunner.urls"
+ASGI_APPLICATION = "telorunner.asgi.application"
+DATABASES = {"default": databases.configure(RUNNER.database_url, RUNNER.data_dir)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "/static/"
+# Static files are served out of the installed packages: nothing has to be collected.
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_AUTOREFRESH = False
+
+# The server refuses larger bodies before Django sees them; whole bodies stay in memory, so that no
+# environment value is spooled to a disk.
+DATA_UPLOAD_MAX_MEMORY_SIZE = RUNNER.max_bundle_bytes + 1
+FILE_UPLOAD_MAX_MEMORY_SIZE = RUNNER.max_bundle_bytes + 1
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [],
+    "DEFAULT_PERMISSION_CLASSES": [],
+    "DEFAULT_PARSER_CLASSES": [],
+    "DEFAULT_RENDERER_CLASSES": ["telorunner.drf.OrjsonRenderer"],
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "telorunner.drf.AlwaysJson",
+    "EXCEPTION_HANDLER": "telorunner.drf.exception_handler",
+    # OPTIONS would answer with class names and docstrings.
+    "DEFAULT_METADATA_CLASS": None,
+    "UNAUTHENTICATED_USER": None,
+}
+
+# TLS ends in front of the runner. Where every origin that the admin is used from is https, cookies
+# are kept to it; on a plain localhost a Secure cookie would break the login.
+_IS_BEHIND_TLS = bool(CSRF_TRUSTED_ORIGINS) and all(
+    origin.startswith("https://") for origin in CSRF_TRUSTED_ORIGINS
+)
+SESSION_COOKIE_SECURE = _IS_BEHIND_TLS
+CSRF_COOKIE_SECURE = _IS_BEHIND_TLS
+SILENCED_SYSTEM_CHECKS = [
+    # HSTS and the redirect to https are the business of whatever ends TLS.
+    "security.W004",
+    "security.W008",
+    # Secure cookies: see above.
+    "security.W012",
+    "security.W016",
+]
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"()": "telorunner.logformat.LineFormatter"}},
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["stderr"], "level": RUNNER.log_level.upper()},
+    "loggers": {
+        # Django would add handlers of its own.
+        "django": {"handlers": [], "propagate": True},
+        # Every 4xx would be a warning: a client's mistake is not the operator's business.
+        "django.request": {"level": "ERROR"},
+        # Statements with their values are never logged.
+        "django.db.backends": {"level": "INFO"},
+        "asyncio": {"level": "WARNING"},
+        "daphne": {"level": "WARNING"},
+        # What a bad client provokes is logged there as a warning.
+        "twisted": {"level": "ERROR"},
+        # Bodies of requests to the cluster, secrets included, are never logged.
+        "kubernetes": {"level": "INFO"},
+        "httpx": {"level": "WARNING"},
+        "aiohttp": {"level": "INFO"},
+    },
+}
