@@ -1,0 +1,155 @@
+"""Show the platform at work: start it, run two examples through /v1, stop it again.
+
+`make demo` runs this. Everything happens in a folder of its own that is removed at the end; a
+platform that is running already is not touched.
+"""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import IO
+
+ROOT = Path(__file__).resolve().parent.parent
+START_SECONDS = 60.0
+RUN_SECONDS = 60.0
+STOP_SECONDS = 20.0
+
+LISTENING = re.compile(r"Listening on (http://\S+)")
+ANSWERS = {"What is your name? ": "Ada", "Where are you, Ada? ": "London"}
+
+
+def say(text: str = "") -> None:
+    """Write a line of the demo's own."""
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+def heading(text: str) -> None:
+    """Write a heading."""
+    say(f"\n\x1b[1m{text}\x1b[0m" if sys.stdout.isatty() else f"\n{text}")
+
+
+class Platform:
+    """`manage.py serve` on the embedded defaults, on a free port."""
+
+    def __init__(self, data_dir: Path) -> None:
+        kept = {
+            name: value
+            for name, value in os.environ.items()
+            # The demo shows the defaults, whatever this shell is set up for.
+            if not name.startswith(("RUNNER_", "DJANGO_"))
+            and name not in {"KUBECONFIG", "DATABASE_URL"}
+        }
+        settings = {"RUNNER_CLUSTER": "local", "RUNNER_DATA_DIR": str(data_dir), "PORT": "0"}
+        self._process = subprocess.Popen(  # noqa: S603 - this project's own program
+            [sys.executable, str(ROOT / "manage.py"), "serve"],
+            env={**kept, **settings, "PYTHONUNBUFFERED": "1"},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # Ctrl-C is the demo's to handle: it stops the platform in order.
+            start_new_session=True,
+        )
+        self._listening = threading.Event()
+        self.url = ""
+        self._reader = threading.Thread(target=self._read, name="platform-output", daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        stream: IO[str] | None = self._process.stdout
+        for line in stream or ():
+            say(f"  | {line.rstrip()}")
+            if match := LISTENING.search(line):
+                self.url = match[1]
+                self._listening.set()
+        self._listening.set()
+
+    def wait_until_it_listens(self) -> str:
+        """Return the address, or end the demo with what went wrong."""
+        if not self._listening.wait(START_SECONDS) or not self.url:
+            self.stop()
+            sys.exit("The platform did not start; its own words are above.")
+        return self.url
+
+    def stop(self) -> int:
+        """Stop it and return its exit code."""
+        if self._process.poll() is None:
+            self._process.send_signal(signal.SIGTERM)
+        try:
+            code = self._process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            code = self._process.wait()
+        self._reader.join(STOP_SECONDS)
+        return code
+
+
+def run_example(url: str, name: str, answers: dict[str, str]) -> int:
+    """Run an example with the command-line client, answer its questions, return its exit code."""
+    command = [sys.executable, "-m", "telorunner.cli.main", "run", f"examples/{name}", "--url", url]
+    say(f"$ telorunner run examples/{name}")
+    with subprocess.Popen(  # noqa: S603 - this project's own program
+        command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as client:
+        timer = threading.Timer(RUN_SECONDS, client.kill)
+        timer.start()
+        try:
+            relay(client, dict(answers))
+            return client.wait()
+        finally:
+            timer.cancel()
+
+
+def relay(client: "subprocess.Popen[bytes]", answers: dict[str, str]) -> None:
+    """Show what the application prints, and type the answer after each question."""
+    if client.stdin is None or client.stdout is None:
+        raise RuntimeError("the client was started without pipes")
+    if not answers:
+        client.stdin.close()
+    heard = ""
+    while data := os.read(client.stdout.fileno(), 65_536):
+        text = data.decode(errors="replace")
+        sys.stdout.write(text.replace("\r\n", "\n"))
+        sys.stdout.flush()
+        heard += text
+        for question in [question for question in answers if question in heard]:
+            client.stdin.write(f"{answers.pop(question)}\n".encode())
+            client.stdin.flush()
+
+
+def main() -> int:
+    """Run the demo; the exit code is 0 when everything shown has worked."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="telorunner-demo-") as folder:
+        heading("Starting the platform (SQLite, in-process log, local cluster)")
+        platform = Platform(Path(folder))
+        try:
+            url = platform.wait_until_it_listens()
+            heading("examples/hello prints its lines and ends")
+            codes = [run_example(url, "hello", {})]
+            say(f"exit code {codes[-1]}")
+            heading("examples/console asks; the demo types the answers")
+            codes.append(run_example(url, "console", ANSWERS))
+            say(f"exit code {codes[-1]}")
+            heading("Stopping the platform")
+        finally:
+            platform_code = platform.stop()
+    heading(f"Done in {time.monotonic() - started:.1f} s; nothing is left running")
+    say("Serve it yourself:  make run")
+    say("The API:            http://127.0.0.1:8062/v1/health")
+    say("The admin:          http://127.0.0.1:8062/admin/ - make an account to log in with:")
+    say("  DJANGO_SUPERUSER_USERNAME=admin DJANGO_SUPERUSER_EMAIL=admin@example.org \\")
+    say("  DJANGO_SUPERUSER_PASSWORD=... .venv/bin/python manage.py createsuperuser --noinput")
+    say("The local cluster runs applications as plain processes: it is no sandbox.")
+    return 0 if codes == [0, 0] and platform_code == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

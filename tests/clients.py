@@ -1,0 +1,133 @@
+"""A client of /v1 for tests: creates sessions out of Python programs, follows and types."""
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import httpx_sse
+import orjson
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import ConnectionClosed
+
+FOLLOW_SECONDS = 60.0
+TERMINAL_KINDS = {"exited", "failed", "stopped"}
+
+
+@dataclass
+class Terminal:
+    """An open /io socket and what it has brought so far."""
+
+    socket: ClientConnection
+    numbers: list[int] = field(default_factory=list)
+    output: bytearray = field(default_factory=bytearray)
+    texts: list[dict[str, Any]] = field(default_factory=list)
+
+    async def receive(self) -> None:
+        """Take the next frame in."""
+        frame = await self.socket.recv()
+        if isinstance(frame, str):
+            self.texts.append(orjson.loads(frame))
+            return
+        number, _stream = struct.unpack(">IB", frame[:5])
+        self.numbers.append(number)
+        self.output += frame[5:]
+
+    async def until(self, wanted: bytes) -> None:
+        """Receive until the output holds the wanted bytes."""
+        async with asyncio.timeout(FOLLOW_SECONDS):
+            while wanted not in self.output:
+                await self.receive()
+
+    async def drain(self) -> int:
+        """Receive to the end and return the close code."""
+        try:
+            async with asyncio.timeout(FOLLOW_SECONDS):
+                while True:
+                    await self.receive()
+        except ConnectionClosed as closed:
+            return closed.rcvd.code if closed.rcvd else 1006
+
+    async def resize(self, columns: int, rows: int) -> None:
+        await self.socket.send(
+            orjson.dumps({"type": "resize", "cols": columns, "rows": rows}).decode()
+        )
+
+
+class Client:
+    """One client of a platform."""
+
+    def __init__(self, url: str, image: str) -> None:
+        self.url = url
+        self.image = image
+        self.http = httpx.AsyncClient(base_url=url, timeout=FOLLOW_SECONDS, trust_env=False)
+
+    async def create(self, program: str, **fields: Any) -> str:
+        """Start a session whose entry is a Python program (for the test kernel)."""
+        body = {
+            "bundle": {
+                "entryRelativePath": "telo.yaml",
+                "files": [{"relativePath": "telo.yaml", "contents": program}],
+            },
+            "env": {},
+            "config": {"image": self.image, "pullPolicy": "missing"},
+            **fields,
+        }
+        answer = await self.http.post("/v1/sessions", json=body)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["sessionId"])
+
+    async def events(self, session: str, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
+        """Follow the stream to its end; a gap is listed with number 0."""
+        return [event async for event in self.follow(session, after)]
+
+    async def follow(
+        self, session: str, after: int = 0
+    ) -> AsyncIterator[tuple[int, dict[str, Any]]]:
+        """Yield numbers and events as they come."""
+        headers = {"last-event-id": str(after)} if after else {}
+        path = f"/v1/sessions/{session}/events"
+        async with (
+            asyncio.timeout(FOLLOW_SECONDS),
+            httpx_sse.aconnect_sse(self.http, "GET", path, headers=headers) as stream,
+        ):
+            async for message in stream.aiter_sse():
+                number = 0 if message.event == "gap" else int(message.id)
+                yield number, orjson.loads(message.data)
+
+    async def status(self, session: str) -> dict[str, Any]:
+        """Return the last status of the stream, once it has ended."""
+        kinds = [event["status"] for _, event in await self.events(session) if "status" in event]
+        assert kinds, "the stream ended without a status"
+        assert kinds[-1]["kind"] in TERMINAL_KINDS
+        return dict(kinds[-1])
+
+    async def until_running(self, session: str) -> None:
+        """Follow the stream until the session runs."""
+        async for _, event in self.follow(session):
+            kind = event.get("status", {}).get("kind")
+            assert kind not in TERMINAL_KINDS, event
+            if kind == "running":
+                return
+
+    @asynccontextmanager
+    async def terminal(self, session: str, last_seq: int = 0) -> AsyncIterator[Terminal]:
+        """Open /io."""
+        address = f"{self.url.replace('http', 'ws', 1)}/v1/sessions/{session}/io?lastSeq={last_seq}"
+        async with connect(address, max_size=None, proxy=None, compression=None) as socket:
+            yield Terminal(socket)
+
+    async def replay(self, session: str) -> bytes:
+        """Return all output of a session that has ended, checking that numbers have no hole."""
+        async with self.terminal(session) as terminal:
+            code = await terminal.drain()
+        assert code == 1000, f"closed with {code} after {len(terminal.output)} bytes"
+        first = terminal.numbers[0] if terminal.numbers else 1
+        assert terminal.numbers == list(range(first, first + len(terminal.numbers)))
+        return bytes(terminal.output)
+
+    async def close(self) -> None:
+        await self.http.aclose()

@@ -1,0 +1,124 @@
+"""The runner goes down and comes up again; the sessions stay."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from tests.clients import Client
+from tests.clusters import ClusterUnderTest
+from tests.serving import Platform
+
+pytestmark = pytest.mark.cluster
+
+SESSIONS = 5
+ECHO = """
+import os, sys
+os.write(1, b"ready\\n")
+for line in sys.stdin:
+    if line.strip() == "bye":
+        raise SystemExit(0)
+    os.write(1, b"heard " + line.encode())
+"""
+
+
+@asynccontextmanager
+async def opened(platform: Platform, cluster: ClusterUnderTest) -> AsyncIterator[Client]:
+    client = Client(platform.url, cluster.image)
+    yield client
+    await client.close()
+
+
+async def start_sessions(client: Client) -> dict[str, int]:
+    """Start sessions, type a line into each, and return their last output number."""
+    numbers = {}
+    for name in range(SESSIONS):
+        # A node of two cores has room for all of them only if each asks for little.
+        session = await client.create(ECHO, limits={"cpu": "200m"})
+        async with client.terminal(session) as terminal:
+            await terminal.until(b"ready")
+            await terminal.socket.send(f"before {name}\r".encode())
+            await terminal.until(f"heard before {name}".encode())
+        await client.until_running(session)
+        numbers[session] = terminal.numbers[-1]
+    return numbers
+
+
+async def they_go_on(client: Client, numbers: dict[str, int]) -> None:
+    """Type into each session again, end it, and look at what its clients read."""
+    for session, number in numbers.items():
+        document = (await client.http.get(f"/v1/sessions/{session}")).json()
+        assert document["status"]["kind"] == "running"
+        async with client.terminal(session, last_seq=number) as terminal:
+            await terminal.socket.send(b"after\r")
+            await terminal.until(b"heard after")
+            await terminal.socket.send(b"bye\r")
+            assert await terminal.drain() == 1000
+        # No number is ever seen twice, and the jump is told.
+        assert min(terminal.numbers) > number
+        assert {"type": "gap", "reason": "buffer_evicted"} in terminal.texts
+        events = await client.events(session, after=1)
+        assert events[0][0] == 0
+        assert events[-1][1]["status"] == {"kind": "exited", "code": 0}
+
+
+async def restarted(platform: Platform, cluster: ClusterUnderTest, sent: signal.Signals) -> None:
+    platform.start()
+    async with opened(platform, cluster) as client:
+        numbers = await start_sessions(client)
+        ended = await client.create('print("over")\n')
+        assert await client.status(ended) == {"kind": "exited", "code": 0}
+    code = platform.stop(sent)
+    assert code == (0 if sent is signal.SIGTERM else -sent)
+    platform.start()
+    async with opened(platform, cluster) as client:
+        await they_go_on(client, numbers)
+        assert await client.status(ended) == {"kind": "exited", "code": 0}
+    assert platform.stop() == 0
+
+
+async def test_sessions_go_on_after_a_clean_restart(
+    platform: Platform, cluster: ClusterUnderTest
+) -> None:
+    await restarted(platform, cluster, signal.SIGTERM)
+
+
+async def test_sessions_go_on_after_the_runner_was_killed(
+    platform: Platform, cluster: ClusterUnderTest
+) -> None:
+    await restarted(platform, cluster, signal.SIGKILL)
+
+
+async def follow_to_the_end(client: Client, session: str, is_open: asyncio.Event) -> None:
+    """Follow a stream, say when it has told the status; a stream that is cut raises."""
+    async for _, event in client.follow(session):
+        if event.get("status", {}).get("kind") == "running":
+            is_open.set()
+
+
+async def test_a_stop_ends_streams_cleanly_and_closes_sockets_for_reconnect(
+    platform: Platform, cluster: ClusterUnderTest
+) -> None:
+    platform.start()
+    async with opened(platform, cluster) as client:
+        session = await client.create(ECHO)
+        await client.until_running(session)
+        # A stream that was cut would raise here instead of ending.
+        async with asyncio.TaskGroup() as group, client.terminal(session) as terminal:
+            await terminal.until(b"ready")
+            open_streams = [asyncio.Event() for _ in range(5)]
+            for is_open in open_streams:
+                group.create_task(follow_to_the_end(client, session, is_open))
+            closing = group.create_task(terminal.drain())
+            for is_open in open_streams:
+                await is_open.wait()
+            code = await asyncio.to_thread(platform.stop)
+        assert code == 0
+        assert closing.result() == 1012
+    platform.start()
+    async with opened(platform, cluster) as client:
+        assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+        assert await client.status(session) == {"kind": "stopped"}
+    assert platform.stop() == 0

@@ -1,0 +1,120 @@
+"""Runs that end by themselves: nothing of their output is lost or told twice."""
+
+import asyncio
+import random
+
+import pytest
+
+from tests.clients import Client
+from tests.clusters import ClusterUnderTest
+
+pytestmark = pytest.mark.cluster
+
+RUNS = 20
+# Two cores: more at once would only measure the machine.
+AT_ONCE = 4
+
+HELLO = 'print("first line")\nprint("second line")\nraise SystemExit({code})\n'
+MEGABYTE = """
+import sys
+for number in range(16384):
+    sys.stdout.write(f"{number:062d}\\n")
+sys.stdout.write("the last line\\n")
+"""
+
+
+async def in_turns(client: Client, programs: list[str], check: "Check") -> None:
+    """Run programs, a few at once, and check each by its session's id."""
+    turns = asyncio.Semaphore(AT_ONCE)
+
+    async def one(program: str) -> None:
+        async with turns:
+            await check(client, await client.create(program))
+
+    async with asyncio.TaskGroup() as group:
+        for program in programs:
+            group.create_task(one(program))
+
+
+class Check:
+    """What is asserted of a session; called with the client and the session's id."""
+
+    async def __call__(self, client: Client, session: str) -> None:
+        raise NotImplementedError
+
+
+class SaidHello(Check):
+    def __init__(self, status: dict[str, object]) -> None:
+        self.status = status
+
+    async def __call__(self, client: Client, session: str) -> None:
+        events = await client.events(session)
+        assert [number for number, _ in events] == list(range(1, len(events) + 1))
+        assert events[0][1]["status"] == {"kind": "starting"}
+        assert events[-1][1]["status"] == self.status
+        # What came before the terminal status is all there is.
+        assert await client.replay(session) == b"first line\r\nsecond line\r\n"
+
+
+class SaidItAll(Check):
+    async def __call__(self, client: Client, session: str) -> None:
+        async with client.terminal(session) as terminal:
+            status = await client.status(session)
+            at_status = await client.replay(session)
+            assert await terminal.drain() == 1000
+        assert status == {"kind": "exited", "code": 0}
+        expected = b"".join(b"%062d\r\n" % number for number in range(16384))
+        expected += b"the last line\r\n"
+        assert at_status == expected
+        assert terminal.output == expected
+
+
+async def nothing_left(cluster: ClusterUnderTest) -> None:
+    """Wait until the runner has no object in the cluster any more."""
+    async with asyncio.timeout(60):
+        while left := await cluster.objects("pods") + await cluster.objects("configmaps"):
+            assert left
+            await asyncio.sleep(0.1)
+
+
+async def test_twenty_runs_that_exit_at_once_are_told_whole_and_once(
+    client: Client, cluster: ClusterUnderTest
+) -> None:
+    check = SaidHello({"kind": "exited", "code": 0})
+    await in_turns(client, [HELLO.format(code=0)] * RUNS, check)
+    await nothing_left(cluster)
+
+
+async def test_a_run_that_fails_at_once_says_so_and_keeps_its_output(client: Client) -> None:
+    session = await client.create(HELLO.format(code=3))
+    status = await client.status(session)
+    assert status["kind"] == "failed"
+    assert status["message"] == 'container "session" failed: Error (exit code 3)'
+    assert await client.replay(session) == b"first line\r\nsecond line\r\n"
+
+
+async def test_a_megabyte_and_a_last_line_arrive_before_the_end(
+    client: Client, cluster: ClusterUnderTest
+) -> None:
+    await in_turns(client, [MEGABYTE] * RUNS, SaidItAll())
+    await nothing_left(cluster)
+
+
+class StoppedSomewhere(Check):
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+
+    async def __call__(self, client: Client, session: str) -> None:
+        await asyncio.sleep(self.chance.uniform(0, 2.0))
+        assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+        assert await client.status(session) == {"kind": "stopped"}
+
+
+async def test_a_stop_at_any_moment_of_the_start_leaves_nothing(
+    client: Client, cluster: ClusterUnderTest
+) -> None:
+    check = StoppedSomewhere(random.Random(20))
+    await in_turns(client, ["import time\ntime.sleep(600)\n"] * RUNS, check)
+    # Told `stopped` means gone: nothing is waited for here.
+    assert await cluster.objects("pods") == []
+    await nothing_left(cluster)

@@ -1,0 +1,100 @@
+"""The clusters that the platform's tests run against, and a look at what is left in them."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from telorunner.conf import ClusterKind
+from telorunner.kube.client import ClusterSettings, open_cluster
+from telorunner.kube.objects import MANAGED_BY_LABEL, list_objects
+from tests.serving import KERNEL_DIR, Process
+
+LOCAL_IMAGE = "telorun/node:latest-slim"
+MANAGED_BY = "telo-k8s-runner"
+
+
+@dataclass(frozen=True)
+class ClusterUnderTest:
+    """Where the platform's pods run: its data folder, environment, image and kubeconfig."""
+
+    kind: str
+    data_dir: Path
+    environment: Mapping[str, str]
+    image: str
+    kubeconfig: Path
+    namespace: str
+
+    async def objects(self, resource: str) -> list[str]:
+        """Return the names of the runner's objects of one kind."""
+        settings = ClusterSettings(
+            kind=ClusterKind.KUBECONFIG,
+            kubeconfig=str(self.kubeconfig),
+            namespace=self.namespace,
+            managed_by=MANAGED_BY,
+        )
+        async with open_cluster(settings) as cluster:
+            selector = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
+            found = await list_objects(cluster, resource, selector=selector)
+        return sorted(one["metadata"]["name"] for one in found)
+
+
+@contextmanager
+def local_cluster(data_dir: Path) -> Iterator[ClusterUnderTest]:
+    """Run the local cluster in a process of its own, as late as a kubelet with what it reports."""
+    environment = {
+        "RUNNER_CLUSTER": "local",
+        "RUNNER_DATA_DIR": str(data_dir),
+        "RUNNER_LOCAL_KUBELET_DELAYS": "true",
+        "PATH": f"{KERNEL_DIR}:{os.environ['PATH']}",
+    }
+    process = Process("runcluster", environment=environment)
+    try:
+        process.wait_for(re.compile(r"kubeconfig"))
+        yield ClusterUnderTest(
+            kind="local",
+            data_dir=data_dir,
+            environment=environment,
+            image=LOCAL_IMAGE,
+            kubeconfig=data_dir / "localcluster" / "kubeconfig",
+            namespace="telo-sessions",
+        )
+    finally:
+        process.stop()
+
+
+@contextmanager
+def real_cluster(data_dir: Path, namespace: str) -> Iterator[ClusterUnderTest]:
+    """Make a namespace with *restricted* Pod Security in the cluster that KUBECONFIG names."""
+    image = os.environ["TELORUNNER_TEST_KERNEL_IMAGE"]
+    manifest = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": namespace,
+            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
+        },
+    }
+    subprocess.run(["kubectl", "create", "-f", "-"], input=orjson.dumps(manifest), check=True)
+    try:
+        yield ClusterUnderTest(
+            kind="real",
+            data_dir=data_dir,
+            environment={
+                "RUNNER_CLUSTER": "kubeconfig",
+                "KUBECONFIG": os.environ["KUBECONFIG"],
+                "RUNNER_SESSION_NAMESPACE": namespace,
+                "RUNNER_IMAGE": image,
+                "RUNNER_HOST": "127.0.0.1",
+            },
+            image=image,
+            kubeconfig=Path(os.environ["KUBECONFIG"]),
+            namespace=namespace,
+        )
+    finally:
+        subprocess.run(["kubectl", "delete", "namespace", namespace, "--wait=false"], check=True)
