@@ -30,6 +30,9 @@ def decode_object(kind: ResourceKind, content_type: str, body: bytes) -> dict[st
             "the body of the request was in an unknown format - accepted media types include:"
             " application/json"
         )
+        if "protobuf" in content_type:
+            # What `kubectl create configmap` and the like send, and no other kubectl command.
+            message += " (the local cluster reads no protobuf: use kubectl apply -f)"
         raise statuses.StoreError(415, "UnsupportedMediaType", message)
     problem = f"the object provided is unrecognized (must be of type {kind.kind})"
     try:

@@ -166,3 +166,15 @@ def test_memory_is_counted_for_a_whole_session() -> None:
     counted = memory_bytes([session, 999_999_999])
     assert counted[999_999_999] == 0
     assert counted[session] > 1_000_000
+
+
+def test_what_is_older_than_the_container_is_not_its(
+    pods_dir: Path, marker: Marker, sleepers: Sleepers
+) -> None:
+    first = sleepers.start(PATH=f"{tools_of(pods_dir)}:/bin")
+    since_first = marker.since_start_of(first.pid)
+    assert find_processes(since_first) == [first.pid]
+    later = Marker(marker.entry, since_first.since_ticks + 1)
+    assert find_processes(later) == []
+    assert kill_processes(later)
+    assert first.poll() is None

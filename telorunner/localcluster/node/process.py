@@ -73,7 +73,7 @@ class Process:
         stdin: int | None,
     ) -> None:
         self._popen = popen
-        self._marker = marker
+        self._marker = marker.since_start_of(popen.pid)
         self.pid = popen.pid
         self.outputs = outputs
         self.stdin = stdin

@@ -2,8 +2,9 @@
 
 A process belongs to a container when its PATH begins with the folder that this container alone has
 there, below the node's state folder and with the pod's uid in it, or when it is in the session of
-the container's main process. Everything that could take a process for a container's by mistake
-is refused with a ValueError. No thread and no task is started here. Needs Linux (pidfd, /proc).
+the container's main process; and it is never older than that. Everything that could take a process
+for a container's by mistake is refused with a ValueError. No thread and no task is started here.
+Needs Linux (pidfd, /proc).
 """
 
 import os
@@ -11,7 +12,7 @@ import re
 import signal
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 PODS_FOLDER = "pods"
@@ -23,9 +24,18 @@ _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 
 @dataclass(frozen=True)
 class Marker:
-    """What the environment of a container's process holds and that of no other does."""
+    """What the environment of a container's process holds and that of no other does.
+
+    What started before `since_ticks` (of the system's clock) belongs to no such container.
+    """
 
     entry: re.Pattern[bytes]
+    since_ticks: int = 0
+
+    def since_start_of(self, pid: int) -> "Marker":
+        """Return the marker of a container whose main process has this number."""
+        stat = _read_stat(pid)
+        return self if stat is None else replace(self, since_ticks=stat.started_ticks)
 
     def is_in(self, environ: bytes) -> bool:
         """Say whether a process with this environment (as in /proc) is marked."""
@@ -61,32 +71,29 @@ class _Stat:
     state: str
     parent: int
     session: int
+    started_ticks: int
 
-    @property
-    def is_alive(self) -> bool:
-        return self.state not in "ZX"
+
+def _read(pid: int, name: str) -> bytes:
+    """Return a file of a process in /proc, b"" where it or the process is not there."""
+    with suppress(OSError), open(f"/proc/{pid}/{name}", "rb") as file:
+        return file.read()
+    return b""
 
 
 def _read_stat(pid: int) -> _Stat | None:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            # The command's name stands in brackets and may hold anything, brackets too.
-            fields = file.read().rpartition(b")")[2].split()
-    except OSError:
+    # The command's name stands in brackets and may hold anything, brackets too.
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    if not fields:
         return None
-    return _Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3])) if fields else None
+    # Source: proc(5), /proc/pid/stat, from its third field on.
+    return _Stat(pid, fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[19]))
 
 
 def _processes() -> Iterator[_Stat]:
     for name in os.listdir("/proc"):
         if name.isdigit() and (stat := _read_stat(int(name))) is not None:
             yield stat
-
-
-def _environ(pid: int) -> bytes:
-    with suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
-        return file.read()
-    return b""
 
 
 def _spared() -> set[int]:
@@ -120,7 +127,9 @@ def find_processes(marker: Marker, *, session: int | None = None) -> list[int]:
 
 
 def _belongs(stat: _Stat, marker: Marker, session: int | None) -> bool:
-    return stat.is_alive and (stat.session == session or marker.is_in(_environ(stat.pid)))
+    if stat.state in "ZX" or stat.started_ticks < marker.since_ticks:
+        return False
+    return stat.session == session or marker.is_in(_read(stat.pid, "environ"))
 
 
 def kill_processes(marker: Marker, *, session: int | None = None) -> bool:
@@ -167,8 +176,7 @@ def memory_bytes(sessions: Iterable[int]) -> dict[int, int]:
     """
     totals = dict.fromkeys(sessions, 0)
     for stat in _processes():
-        if stat.session in totals:
-            with suppress(OSError, IndexError), open(f"/proc/{stat.pid}/statm", "rb") as file:
-                _, resident, shared, *_ = file.read().split()
-                totals[stat.session] += (int(resident) - int(shared)) * _PAGE_BYTES
+        if stat.session in totals and (pages := _read(stat.pid, "statm").split()):
+            # Resident and shared.
+            totals[stat.session] += (int(pages[1]) - int(pages[2])) * _PAGE_BYTES
     return totals
