@@ -36,7 +36,7 @@ check: $(SETUP) ## Lint, types, layers, Django's checks
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
 test: $(SETUP) ## Run the tests that need nothing more
-	$(BIN)/pytest $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
 cluster-test: $(SETUP) ## Run the tests against the real cluster that KUBECONFIG names
 	$(BIN)/pytest --with-e2e -m e2e

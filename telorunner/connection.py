@@ -23,6 +23,8 @@ from telorunner.flow import Gate, unsent_bytes
 MAX_LINE_BYTES = 16_384
 MAX_HEADERS_BYTES = 32_768
 MAX_HEADERS = 100
+# Of a Content-Length; int() raises on more than 4,300, and the connection would go without a word.
+MAX_LENGTH_DIGITS = 4_000
 # After a refusal what still comes is read and dropped for so long: a connection closed with unread
 # input is reset, and the client might never read the answer.
 LINGER_SECONDS = 2.0
@@ -35,7 +37,9 @@ class Request(WebRequest):  # type: ignore[misc] # daphne is not typed
         self.gate = Gate()
         self.refusal: RunnerError | None = None
         self._received_bytes = 0
-        super().__init__(*arguments, **named)
+        # Twisted would parse forms on the loop: 10 MB of them stop every client for seconds, and
+        # one that is malformed would never be answered.
+        super().__init__(*arguments, parsePOSTFormSubmission=False, **named)
 
     def gotLength(self, _length: int | None) -> None:  # noqa: D102 - Twisted's
         # Twisted would spool to a file. Bodies hold environment values, and are bounded.
@@ -177,6 +181,11 @@ class Channel(HTTPChannel):
     def _send100Continue(self) -> None:
         if self.requests[-1].refusal is None:
             super()._send100Continue()
+
+    def _maybeChooseTransferDecoder(self, header: bytes, data: bytes) -> bool:
+        if header == b"Content-Length" and len(data) > MAX_LENGTH_DIGITS:
+            return bool(self._failChooseTransferDecoder())
+        return bool(super()._maybeChooseTransferDecoder(header, data))
 
     def _respondToBadRequestAndDisconnect(self) -> None:
         self._refuse("The request is not valid HTTP, or has too many headers.")

@@ -118,6 +118,8 @@ LOGGING = {
         "django": {"handlers": [], "propagate": True},
         # Every 4xx would be a warning: a client's mistake is not the operator's business.
         "django.request": {"level": "ERROR"},
+        # So would a Host that none can have be an error, with a page of traceback.
+        "django.security.DisallowedHost": {"level": "CRITICAL"},
         # Statements with their values are never logged.
         "django.db.backends": {"level": "INFO"},
         "asyncio": {"level": "WARNING"},

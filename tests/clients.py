@@ -74,6 +74,8 @@ class Client:
             },
             "env": {},
             "config": {"image": self.image, "pullPolicy": "missing"},
+            # A node of two cores has room for several only if each asks for little.
+            "limits": {"cpu": "200m"},
             **fields,
         }
         answer = await self.http.post("/v1/sessions", json=body)

@@ -104,6 +104,7 @@ async def test_a_chunked_body_below_the_limit_is_taken(serve: Opener) -> None:
         b"GET /?\xff HTTP/1.1\r\nhost: x\r\n\r\n",
         b"nonsense\r\n\r\n",
         b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: -1\r\n\r\n",
+        b"POST / HTTP/1.1\r\nhost: x\r\ncontent-length: " + b"9" * 5_000 + b"\r\n\r\n",
         b"POST / HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n",
         b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\n\r\n",
         b"GET / HTTP/1.1\r\nhost: x\r\nupgrade: websocket\r\nconnection: upgrade\r\n\r\n",
@@ -118,6 +119,32 @@ async def test_what_is_no_request_is_refused_in_json(serve: Opener, request_byte
     assert status == 400
     assert headers["content-type"] == "application/json"
     assert body["error"] == "invalid_request"
+
+
+@pytest.mark.parametrize("of_type", [b"multipart/form-data", b"multipart/form-data; boundary=x"])
+async def test_a_form_that_is_malformed_reaches_the_application(
+    serve: Opener, of_type: bytes
+) -> None:
+    head = b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-type: %s\r\n" % of_type
+    async with serve(application) as server:
+        answer = await exchange(server, head + b"content-length: 5\r\n\r\nhello")
+    status, _, body = parse(answer)
+    assert (status, body["length"]) == (200, 5)
+
+
+async def test_a_form_costs_other_clients_nothing(
+    serve: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def parse_qs(query: bytes, *_: object) -> dict[bytes, list[bytes]]:
+        raise AssertionError("the server parsed a form of a client's on its loop")
+
+    monkeypatch.setattr("twisted.web.http.parse_qs", parse_qs)
+    head = (
+        b"POST / HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 4\r\n"
+        b"content-type: application/x-www-form-urlencoded\r\n\r\na=b&"
+    )
+    async with serve(application) as server:
+        assert parse(await exchange(server, head))[0] == 200
 
 
 async def test_a_header_cannot_move_the_root_of_all_paths(serve: Opener) -> None:

@@ -31,37 +31,46 @@ async def opened(platform: Platform, cluster: ClusterUnderTest) -> AsyncIterator
     await client.close()
 
 
+async def start_session(client: Client, name: int) -> tuple[str, int]:
+    """Start a session, type a line into it, and return its id and last output number."""
+    session = await client.create(ECHO)
+    async with client.terminal(session) as terminal:
+        await terminal.until(b"ready")
+        await terminal.socket.send(f"before {name}\r".encode())
+        await terminal.until(f"heard before {name}".encode())
+    await client.until_running(session)
+    return session, terminal.numbers[-1]
+
+
 async def start_sessions(client: Client) -> dict[str, int]:
-    """Start sessions, type a line into each, and return their last output number."""
-    numbers = {}
-    for name in range(SESSIONS):
-        # A node of two cores has room for all of them only if each asks for little.
-        session = await client.create(ECHO, limits={"cpu": "200m"})
-        async with client.terminal(session) as terminal:
-            await terminal.until(b"ready")
-            await terminal.socket.send(f"before {name}\r".encode())
-            await terminal.until(f"heard before {name}".encode())
-        await client.until_running(session)
-        numbers[session] = terminal.numbers[-1]
-    return numbers
+    """Start sessions side by side; return the last output number of each."""
+    async with asyncio.TaskGroup() as group:
+        starts = [group.create_task(start_session(client, name)) for name in range(SESSIONS)]
+    return dict(start.result() for start in starts)
+
+
+async def it_goes_on(client: Client, session: str, number: int) -> None:
+    """Type into a session again, end it, and look at what its clients read."""
+    document = (await client.http.get(f"/v1/sessions/{session}")).json()
+    assert document["status"]["kind"] == "running"
+    async with client.terminal(session, last_seq=number) as terminal:
+        await terminal.socket.send(b"after\r")
+        await terminal.until(b"heard after")
+        await terminal.socket.send(b"bye\r")
+        assert await terminal.drain() == 1000
+    # No number is ever seen twice, and the jump is told.
+    assert min(terminal.numbers) > number
+    assert {"type": "gap", "reason": "buffer_evicted"} in terminal.texts
+    events = await client.events(session, after=1)
+    assert events[0][0] == 0
+    assert events[-1][1]["status"] == {"kind": "exited", "code": 0}
 
 
 async def they_go_on(client: Client, numbers: dict[str, int]) -> None:
-    """Type into each session again, end it, and look at what its clients read."""
-    for session, number in numbers.items():
-        document = (await client.http.get(f"/v1/sessions/{session}")).json()
-        assert document["status"]["kind"] == "running"
-        async with client.terminal(session, last_seq=number) as terminal:
-            await terminal.socket.send(b"after\r")
-            await terminal.until(b"heard after")
-            await terminal.socket.send(b"bye\r")
-            assert await terminal.drain() == 1000
-        # No number is ever seen twice, and the jump is told.
-        assert min(terminal.numbers) > number
-        assert {"type": "gap", "reason": "buffer_evicted"} in terminal.texts
-        events = await client.events(session, after=1)
-        assert events[0][0] == 0
-        assert events[-1][1]["status"] == {"kind": "exited", "code": 0}
+    """Go on with every session, side by side."""
+    async with asyncio.TaskGroup() as group:
+        for session, number in numbers.items():
+            group.create_task(it_goes_on(client, session, number))
 
 
 async def restarted(platform: Platform, cluster: ClusterUnderTest, sent: signal.Signals) -> None:

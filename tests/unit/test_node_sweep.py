@@ -19,7 +19,7 @@ from telorunner.localcluster.node.sweep import (
     node_marker,
 )
 
-UID = str(uuid.uuid4())
+UID = "2eba00fa-1e40-4101-9bd7-7d4ea2df58f3"
 
 
 def tools_of(pods_dir: Path, uid: str = UID, container: str = "session") -> Path:
