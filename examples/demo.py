@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
@@ -124,9 +124,15 @@ def relay(client: "subprocess.Popen[bytes]", answers: dict[str, str]) -> None:
             client.stdin.flush()
 
 
+def end(number: int, _frame: object) -> NoReturn:
+    """End the demo at a signal, by way of everything that is to be stopped."""
+    sys.exit(128 + number)
+
+
 def main() -> int:
     """Run the demo; the exit code is 0 when everything shown has worked."""
     started = time.monotonic()
+    signal.signal(signal.SIGTERM, end)
     with tempfile.TemporaryDirectory(prefix="telorunner-demo-") as folder:
         heading("Starting the platform (SQLite, in-process log, local cluster)")
         platform = Platform(Path(folder))

@@ -34,9 +34,10 @@ SHORTEST_EVICTION_SECONDS = 1.0
 LONGEST_EVICTION_SECONDS = 30.0
 # A duty that met a defect begins anew after this pause.
 RESTART_SECONDS = 1.0
-# With RUNNER_STOP_SESSIONS_ON_EXIT: below what a process manager waits before it kills.
-STOP_ALL_SECONDS = 8.0
-RETIRE_SECONDS = 3.0
+# With RUNNER_STOP_SESSIONS_ON_EXIT: a pod's grace is 2 s, and what is still there then is left to
+# the next engine. Both together fit into what `telorunner.lifespan` gives the engine.
+STOP_ALL_SECONDS = 5.0
+RETIRE_SECONDS = 2.0
 
 
 class Engine:

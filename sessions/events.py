@@ -14,9 +14,6 @@ def status(value: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "status", "status": value}
 
 
-def progress(phase: Phase, message: str, *, is_done: bool = False) -> dict[str, Any]:
+def progress(phase: Phase, message: str) -> dict[str, Any]:
     """Return the event that tells a step of the start, in words."""
-    event: dict[str, Any] = {"type": "progress", "phase": str(phase), "message": message}
-    if is_done:
-        event["done"] = True
-    return event
+    return {"type": "progress", "phase": str(phase), "message": message}

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from sessions.bus import Bus
 from sessions.log import SessionLog
@@ -16,9 +17,20 @@ from telorunner.kube.client import Cluster
 from telorunner.kube.informer import Informer
 
 
+class EngineState(Protocol):
+    """What others may know of the process's engine; see `sessions.engine.Engine`."""
+
+    @property
+    def is_working(self) -> bool:
+        """Whether the engine runs and may decide."""
+
+
 @dataclass
 class Runtime:
-    """What a running process works with; `stopping` is set when the process begins to go down."""
+    """What a running process works with; `stopping` is set when the process begins to go down.
+
+    `engine` is None while the process has no engine.
+    """
 
     config: Settings
     log: SessionLog
@@ -26,6 +38,7 @@ class Runtime:
     cluster: Cluster
     pods: Informer
     loop: asyncio.AbstractEventLoop
+    engine: EngineState | None = None
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
 

@@ -1,6 +1,7 @@
 """Health: /v1/health and /livez say that the process lives, /readyz that it can serve.
 
-Readiness names what is missing: the database, the log, or a fresh watch of the cluster.
+Readiness names what is missing: the database, the log, a fresh watch of the cluster, or an engine
+that may decide.
 """
 
 import asyncio
@@ -63,6 +64,8 @@ async def readyz(_request: HttpRequest) -> HttpResponse:
         "log": "ok",
         "cluster": "ok" if running.pods.is_fresh else "stale",
     }
+    if running.engine is not None:
+        checks["engine"] = "ok" if running.engine.is_working else "not working"
     is_ready = all(state == "ok" for state in checks.values())
     return _json({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
 

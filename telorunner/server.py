@@ -128,8 +128,8 @@ class Server(DaphneServer):  # type: ignore[misc] # daphne is not typed
         except (CannotListenError, OSError) as exc:
             cause = getattr(exc, "socketError", exc)
             reason = getattr(cause, "strerror", None) or "the address cannot be used"
-            problem = f"PORT: cannot listen on {address.host}, port {address.port}: {reason}."
-            raise ConfigError(problem) from exc
+            where = f"{address.host}, port {address.port}"
+            raise ConfigError(f"RUNNER_HOST, PORT: cannot listen on {where}: {reason}.") from exc
         self._listener.socket.setsockopt(
             socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES
         )

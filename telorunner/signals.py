@@ -20,7 +20,9 @@ STOP_SECONDS = 14.5
 
 
 def _stop_signals() -> list[signal.Signals]:
-    return [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    # A shell starts background jobs with SIGINT ignored, but whoever sends one means it.
+    is_nohup = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    return [number for number in _SIGNALS if not (is_nohup and number is signal.SIGHUP)]
 
 
 def leave_quietly() -> None:

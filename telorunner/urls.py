@@ -1,6 +1,7 @@
 """The routes of everything that is no stream: /v1, health and the admin.
 
-Whatever is unknown is answered in JSON by the last route, so that no framework page is.
+Whatever is unknown is answered in JSON by the last route. Error pages are Django's own, which the
+admin keeps and `telorunner.jsonerrors` replaces everywhere else.
 """
 
 from django.contrib import admin
@@ -10,26 +11,14 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import RedirectView
 
 from telorunner import health
-from telorunner.drf import error_of_status, json_answer
-from telorunner.errors import InternalError, NotFound
+from telorunner.drf import json_answer
+from telorunner.errors import NotFound
 
 
 @csrf_exempt
-def not_found(_request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
-    """Answer for an address that nothing is at, as the last route and as Django's handler."""
-    del exception
+def not_found(_request: HttpRequest) -> HttpResponse:
+    """Answer for an address that nothing is at."""
     return json_answer(NotFound())
-
-
-def refused(_request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Answer for a request that Django itself refused, such as one with an impossible Host."""
-    del exception
-    return json_answer(error_of_status(400))
-
-
-def failed(_request: HttpRequest) -> HttpResponse:
-    """Answer for a view that raised."""
-    return json_answer(InternalError())
 
 
 urlpatterns = [
@@ -41,7 +30,3 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     re_path(r"", not_found),
 ]
-handler400 = refused
-handler403 = refused
-handler404 = not_found
-handler500 = failed

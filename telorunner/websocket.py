@@ -46,7 +46,8 @@ class Socket(WebSocketProtocol):  # type: ignore[misc] # daphne is not typed
         """Send what the application sends."""
         if message["type"] == "websocket.close":
             self.close(message.get("code") or CLOSE_NORMAL, message.get("reason") or "")
-        else:
+        elif self.state not in (self.STATE_CLOSING, self.STATE_CLOSED):
+            # What crosses a close on its way has no reader; the application hears of it next.
             super().handle_reply(message)
 
     def close(self, code: int, reason: str = "") -> None:

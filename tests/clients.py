@@ -97,6 +97,9 @@ class Client:
             httpx_sse.aconnect_sse(self.http, "GET", path, headers=headers) as stream,
         ):
             async for message in stream.aiter_sse():
+                # httpx-sse makes a message without data of each heartbeat.
+                if not message.data:
+                    continue
                 number = 0 if message.event == "gap" else int(message.id)
                 yield number, orjson.loads(message.data)
 

@@ -26,7 +26,8 @@ class Process:
         inherited = {
             name: value
             for name, value in os.environ.items()
-            if not name.startswith(("RUNNER_", "DJANGO_", "SESSION_")) and name != "KUBECONFIG"
+            if not name.startswith(("RUNNER_", "DJANGO_", "SESSION_"))
+            and name not in {"KUBECONFIG", "DATABASE_URL"}
         }
         self.output: list[str] = []
         self._lines: Queue[str | None] = Queue()

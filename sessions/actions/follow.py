@@ -15,15 +15,17 @@ from sessions.states import IoMode, StatusKind
 from telorunner.errors import NotFound, NothingToReplay, ResizeUnsupported
 
 MAX_TERMINAL_SIDE = 10_000
-# 18 digits fit into 64 bits, and nothing that is numbered here ever has as many.
-_CURSOR = re.compile(r"[0-9]{1,18}", re.ASCII)
+# More digits than this do not fit into 64 bits: such a number is beyond whatever is numbered here.
+MAX_CURSOR_DIGITS = 18
+_CURSOR = re.compile(r"0*([0-9]+)", re.ASCII)
 
 
 def parse_cursor(text: str | None) -> int:
     """Return the number to read after: 0, from the beginning, for all but decimal digits."""
-    if text is None or _CURSOR.fullmatch(text) is None:
+    match = _CURSOR.fullmatch(text or "")
+    if match is None:
         return 0
-    return int(text)
+    return int(match[1]) if len(match[1]) <= MAX_CURSOR_DIGITS else 10**MAX_CURSOR_DIGITS
 
 
 @asynccontextmanager

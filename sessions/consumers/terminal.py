@@ -26,6 +26,7 @@ from telorunner.errors import (
     OwnerUnreachable,
     ResizeUnsupported,
     Stopping,
+    Unavailable,
 )
 
 logger = logging.getLogger(__name__)
@@ -61,6 +62,7 @@ _CODES: dict[type[Exception], CloseCode] = {
     NothingToReplay: CloseCode.NOTHING_TO_REPLAY,
     OwnerUnreachable: CloseCode.TRY_AGAIN,
     Stopping: CloseCode.RESTART,
+    Unavailable: CloseCode.TRY_AGAIN,
 }
 
 

@@ -12,7 +12,6 @@ class Kind(NamedTuple):
 
     required: frozenset[str]
     optional: frozenset[str] = frozenset()
-    steps_field: str | None = None
 
 
 class Module(NamedTuple):
@@ -33,9 +32,7 @@ MODULES: dict[str, Module] = {
     "run": Module(
         kinds={
             "Value": Kind(frozenset({"value"}), frozenset({"inputs", "inputType"})),
-            "Sequence": Kind(
-                frozenset({"steps"}), frozenset({"outputs", "inputs", "inputType"}), "steps"
-            ),
+            "Sequence": Kind(frozenset({"steps"}), frozenset({"outputs", "inputs", "inputType"})),
         }
     ),
     # Known by name only, so that what is refused is the kind that a manifest asks for.

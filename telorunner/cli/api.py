@@ -80,10 +80,16 @@ async def open_api(url: str) -> AsyncIterator[RunnerApi]:
     Raises:
         ClientFailure: it is no http or https URL.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ClientFailure(f"{url} is no http or https URL")
     base = url.rstrip("/")
+    try:
+        parts = urlsplit(base)
+        # Whether the port is one is known only when it is read.
+        is_usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        httpx.URL(base)
+    except (ValueError, httpx.InvalidURL):
+        is_usable = False
+    if not is_usable:
+        raise ClientFailure(f"{url} is no http or https URL")
     async with httpx.AsyncClient(
         base_url=base,
         timeout=httpx.Timeout(REQUEST_SECONDS, connect=CONNECT_SECONDS),

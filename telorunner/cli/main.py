@@ -53,9 +53,9 @@ def _parser() -> argparse.ArgumentParser:
         "target", metavar="FOLDER|FILE", help="a folder with a telo.yaml, or one manifest"
     )
     command.add_argument(
-        "--url", help=f"the runner's address (else ${URL_VARIABLE}, else {DEFAULT_URL})"
+        "--url", type=_text, help=f"the runner's address (else ${URL_VARIABLE}, else {DEFAULT_URL})"
     )
-    command.add_argument("--image", help="the kernel image (else the runner's default)")
+    command.add_argument("--image", type=_text, help="the kernel image (else the runner's default)")
     command.add_argument(
         "--port",
         action="append",
@@ -74,9 +74,20 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--inspect", action="store_true", help="ask for the debug stream")
     command.add_argument(
-        "--accept-terms", metavar="VERSION", help="accept this version of the runner's terms"
+        "--accept-terms",
+        type=_text,
+        metavar="VERSION",
+        help="accept this version of the runner's terms",
     )
     return parser
+
+
+def _text(text: str) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise argparse.ArgumentTypeError("expected UTF-8") from None
+    return text
 
 
 def _port(text: str) -> dict[str, Any]:
@@ -88,7 +99,7 @@ def _port(text: str) -> dict[str, Any]:
 
 
 def _assignment(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
+    name, equals, value = _text(text).partition("=")
     if not name or not equals:
         # The text may be a secret that lacks its name: it is not repeated.
         raise argparse.ArgumentTypeError("expected NAME=VALUE")

@@ -18,6 +18,8 @@ DEFAULT_ENTRY = "telo.yaml"
 IGNORE_FILE = ".teloignore"
 # Never part of an application: what is installed, versioned or cached beside it.
 LEFT_OUT_FOLDERS = frozenset({"node_modules", ".git", ".telo"})
+# No runner can be set to take more; a home directory is not read into memory to be told so.
+MAX_BYTES = 2**30
 _YAML_SUFFIXES = (".yaml", ".yml")
 
 
@@ -44,7 +46,7 @@ def pack(target: Path) -> Bundle:
     try:
         if target.is_dir():
             return _pack_folder(target)
-        data = target.read_bytes()
+        data = _read(target, MAX_BYTES)
     except OSError as exc:
         raise ClientFailure(f"cannot read {exc.filename or target}: {exc.strerror}") from exc
     return Bundle(target.name, (_file(target.name, data),), len(data))
@@ -55,11 +57,20 @@ def _pack_folder(folder: Path) -> Bundle:
     skipped: list[str] = []
     size_bytes = 0
     for path in _walk(folder, _ignored(folder), skipped):
-        data = (folder / path).read_bytes()
+        data = _read(folder / path, MAX_BYTES - size_bytes)
         size_bytes += len(data)
         files.append(_file(path, data))
     entry = _entry(folder, [file["relativePath"] for file in files])
     return Bundle(entry, tuple(files), size_bytes, tuple(skipped))
+
+
+def _read(path: Path, limit_bytes: int) -> bytes:
+    if path.stat().st_size > limit_bytes:
+        raise ClientFailure(
+            f"more than {MAX_BYTES:,} bytes: no runner takes as much; {IGNORE_FILE} can leave out "
+            f"files, such as {path}"
+        )
+    return path.read_bytes()
 
 
 def _ignored(folder: Path) -> pathspec.GitIgnoreSpec:

@@ -128,8 +128,8 @@ class Credentials:
         except _BAD_SOURCE as exc:
             # NB: the cause is not chained. The loader puts whole entries of the kubeconfig, tokens
             # included, into its messages.
-            problem = f"{name}: the cluster's credentials cannot be read ({type(exc).__name__})"
-            raise ConfigError(problem) from None
+            problem = f"{name}: must lead to a cluster's credentials that can be read"
+            raise ConfigError(f"{problem} ({type(exc).__name__})") from None
         if _TOKEN not in self.configuration.api_key and not self.configuration.cert_file:
             logger.warning("%s holds no usable credentials: requests are anonymous.", name)
 

@@ -1,4 +1,4 @@
-"""What `probe` and health ask of the cluster: does it answer, and is what sessions need there?
+"""What `probe` asks of the cluster: does it answer, and is what sessions need there?
 
 It only reads. What the runner is not permitted to read is no problem: a session that really misses
 it fails with its own reason.
@@ -7,22 +7,11 @@ it fails with its own reason.
 import asyncio
 
 from telorunner.errors import ClusterError, ClusterUnavailable, ObjectNotFound, Unauthorized
-from telorunner.kube.client import Call, Cluster
+from telorunner.kube.client import Cluster
 from telorunner.kube.objects import get
 
 # A client of /v1/probe is promised an answer inside 3 s, whatever the cluster does.
 PREFLIGHT_SECONDS = 2.0
-
-
-async def is_answering(cluster: Cluster) -> bool:
-    """Tell whether the API answers and accepts the runner's credentials."""
-    try:
-        await cluster.request(Call("GET", "/version"), timeout_seconds=PREFLIGHT_SECONDS)
-    except (ClusterUnavailable, Unauthorized):
-        return False
-    except ClusterError:
-        return True
-    return True
 
 
 async def check(
@@ -60,7 +49,7 @@ async def _exists(cluster: Cluster, resource: str, name: str) -> bool:
     except ObjectNotFound:
         return False
     except Unauthorized as exc:
-        raise ClusterUnavailable(status=exc.status, reason=exc.reason) from exc
+        raise ClusterUnavailable(exc.message, status=exc.status, reason=exc.reason) from exc
     except ClusterUnavailable:
         raise
     except ClusterError:

@@ -96,6 +96,9 @@ class Watch:
                 async with asyncio.timeout_at(min(end, next_bookmark)):
                     await self._history.wait()
             except TimeoutError:
+                if position != self._history.end:
+                    # It came as time ran out: a bookmark now would let the client go on behind it.
+                    continue
                 if self._query.wants_bookmarks:
                     await response.write(self._bookmark(self._store.revision))
                 if loop.time() >= end:

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.test import Client
 
 from sessions import admission, store
 from sessions.admission import Admitted
@@ -47,6 +48,17 @@ def test_a_session_can_only_be_looked_at(admin_client: Any) -> None:
     changed = admin_client.post(f"{LIST_URL}{session_id}/change/", {"status": "stopped"})
     assert changed.status_code >= 400
     assert Session.objects.get(id=session_id).status == "starting"
+
+
+def test_staff_without_the_right_are_refused_by_a_page(django_user_model: Any) -> None:
+    visitor = Client()
+    visitor.force_login(django_user_model.objects.create_user("ada", is_staff=True))
+    refused = visitor.get(LIST_URL)
+    assert refused.status_code == 403
+    assert refused["content-type"].startswith("text/html")
+    unknown = visitor.get("/admin/nothing/")
+    assert unknown.status_code == 404
+    assert unknown["content-type"].startswith("text/html")
 
 
 def test_env_shows_nowhere(admin_client: Any) -> None:

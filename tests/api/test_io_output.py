@@ -10,6 +10,7 @@ from sessions.runtime import Runtime
 from sessions.spec import App, exited
 from sessions.states import IoMode
 from telorunner.conf import Settings
+from telorunner.errors import Unavailable
 from tests.builders import ENTRY, make_settings, make_spec
 from tests.connections import open_socket
 from tests.owners import admit, own
@@ -64,7 +65,7 @@ async def test_a_viewer_goes_on_where_it_was(app: ASGIApp) -> None:
     assert socket.frames == [(3, 0, b"three")]
 
 
-@pytest.mark.parametrize("last_seq", ["", "none", "-1", "1.0", "0x1", "٢", "9" * 100_000])
+@pytest.mark.parametrize("last_seq", ["", "none", "-1", "1.0", "0x1", "٢"])
 async def test_anything_but_digits_means_from_the_beginning(app: ASGIApp, last_seq: str) -> None:
     session_id = await admit()
     await (await own(session_id)).say(b"one")
@@ -73,10 +74,13 @@ async def test_anything_but_digits_means_from_the_beginning(app: ASGIApp, last_s
     assert socket.texts == [{"type": "seq", "seq": 0, "app": "app", "io": "tty"}]
 
 
-async def test_a_number_beyond_the_newest_gets_a_gap_and_everything(app: ASGIApp) -> None:
+@pytest.mark.parametrize("last_seq", ["900", "9" * 100_000])
+async def test_a_number_beyond_the_newest_gets_a_gap_and_everything(
+    app: ASGIApp, last_seq: str
+) -> None:
     session_id = await admit()
     await (await own(session_id)).say(b"one")
-    async with open_socket(app, session_id, query="lastSeq=900") as socket:
+    async with open_socket(app, session_id, query=f"lastSeq={last_seq}") as socket:
         await socket.read_until(b"one")
     assert [text["type"] for text in socket.texts] == ["seq", "gap"]
     assert socket.texts[1] == {"type": "gap", "reason": "buffer_evicted"}
@@ -212,17 +216,22 @@ async def test_sockets_close_1012_when_the_process_goes_down(
         assert await socket.read_to_close() == 1012
 
 
-async def test_an_unexpected_failure_closes_1011(app: ASGIApp, running: Runtime) -> None:
+@pytest.mark.parametrize(
+    ("failure", "code"), [(RuntimeError("broken"), 1011), (Unavailable(), 1013)]
+)
+async def test_a_failure_closes_1011_and_an_outage_1013(
+    app: ASGIApp, running: Runtime, failure: Exception, code: int
+) -> None:
     session_id = await admit()
     await own(session_id)
 
     class Broken:
         def read_output(self, *args: object) -> None:
-            raise RuntimeError("the log is broken")
+            raise failure
 
     running.log = Broken()  # type: ignore[assignment] # it stands for any failure
     async with open_socket(app, session_id) as socket:
-        assert await socket.read_to_close() == 1011
+        assert await socket.read_to_close() == code
 
 
 async def test_viewers_leave_nothing_behind(app: ASGIApp, running: Runtime) -> None:

@@ -136,18 +136,43 @@ class Watch:
         self.is_fresh = is_fresh
 
 
+class Engine:
+    """An engine that works or not, as a test says."""
+
+    def __init__(self, *, is_working: bool) -> None:
+        self.is_working = is_working
+
+
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("is_fresh", [True, False])
+@pytest.mark.parametrize("is_working", [True, False])
 async def test_readiness_says_what_is_missing(
-    client: httpx.AsyncClient, running: Runtime, is_fresh: bool
+    client: httpx.AsyncClient, running: Runtime, is_fresh: bool, is_working: bool
 ) -> None:
     running.pods = Watch(is_fresh=is_fresh)  # type: ignore[assignment] # all that is asked of it
+    running.engine = Engine(is_working=is_working)
+    is_ready = is_fresh and is_working
     answer = await client.get("/readyz")
-    assert answer.status_code == (200 if is_fresh else 503)
+    assert answer.status_code == (200 if is_ready else 503)
     assert answer.json() == {
-        "ready": is_fresh,
-        "checks": {"database": "ok", "log": "ok", "cluster": "ok" if is_fresh else "stale"},
+        "ready": is_ready,
+        "checks": {
+            "database": "ok",
+            "log": "ok",
+            "cluster": "ok" if is_fresh else "stale",
+            "engine": "ok" if is_working else "not working",
+        },
     }
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_process_without_an_engine_needs_none_to_be_ready(
+    client: httpx.AsyncClient, running: Runtime
+) -> None:
+    running.pods = Watch(is_fresh=True)  # type: ignore[assignment] # all that is asked of it
+    answer = await client.get("/readyz")
+    assert answer.status_code == 200
+    assert "engine" not in answer.json()["checks"]
 
 
 async def test_a_process_that_goes_down_is_not_ready(

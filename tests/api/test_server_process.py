@@ -92,7 +92,9 @@ def test_it_serves_health_though_the_cluster_is_away(url: str) -> None:
     assert httpx.get(f"{url}/v1/health", trust_env=False).json()["ok"] is True
     ready = httpx.get(f"{url}/readyz", trust_env=False)
     assert ready.status_code == 503
-    assert ready.json()["checks"] == {"database": "ok", "log": "ok", "cluster": "stale"}
+    checks = ready.json()["checks"]
+    assert checks.keys() == {"database", "log", "cluster", "engine"}
+    assert (checks["database"], checks["log"], checks["cluster"]) == ("ok", "ok", "stale")
 
 
 def test_the_admin_can_be_logged_into_over_plain_http(url: str, folder: Path) -> None:
@@ -135,7 +137,7 @@ def test_a_second_one_on_the_same_folder_is_refused(url: str, folder: Path) -> N
 
 def test_a_port_that_is_taken_is_refused(url: str, tmp_path: Path) -> None:
     port = url.rpartition(":")[2]
-    assert "PORT: cannot listen on 127.0.0.1" in refused(tmp_path, PORT=port)
+    assert "RUNNER_HOST, PORT: cannot listen on 127.0.0.1" in refused(tmp_path, PORT=port)
 
 
 def test_a_bad_setting_is_one_readable_line(tmp_path: Path) -> None:
@@ -150,6 +152,17 @@ def test_a_bad_setting_is_one_readable_line(tmp_path: Path) -> None:
 
 def test_a_kubeconfig_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "KUBECONFIG: " in refused(tmp_path, KUBECONFIG=str(tmp_path / "nothing"))
+
+
+def test_an_interrupt_stops_a_background_job_of_a_shell_too(tmp_path: Path) -> None:
+    # Shells start background jobs with SIGINT ignored, which a process inherits.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        process = Process("serve", environment=environment(tmp_path))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    process.wait_for(LISTENING)
+    assert process.stop(signal.SIGINT) == 0, "".join(process.output)
 
 
 def test_a_stop_during_the_start_is_a_clean_end_too(tmp_path: Path) -> None:

@@ -104,6 +104,28 @@ async def test_an_application_that_just_ends_closes_1011(serve: Opener) -> None:
         assert (await closed(socket))[0] == 1011
 
 
+async def test_what_is_sent_after_the_client_has_broken_off_goes_nowhere(serve: Opener) -> None:
+    sent = 0
+
+    async def flooding(scope: Any, receive: Any, send: Any) -> None:
+        nonlocal sent
+        await receive()
+        await send({"type": "websocket.accept"})
+        # The race: the server knows that the socket closes before the application can.
+        while (await receive())["type"] == "websocket.receive":
+            for _ in range(50):
+                await send({"type": "websocket.send", "bytes": b"x"})
+                await asyncio.sleep(0)
+                sent += 1
+
+    async with serve(flooding) as server, opened(server) as socket:
+        # A whole message, then a frame that no client may send: reserved bits are set.
+        socket.transport.write(b"\x82\x81\0\0\0\0x" + b"\xf2\x81\0\0\0\0x")
+        assert (await closed(socket))[0] == 1002
+        await until(lambda: not server.connections)
+    assert sent == 50
+
+
 async def test_a_message_over_the_limit_closes_1009(serve: Opener) -> None:
     async with serve(echo) as server, opened(server) as socket:
         await socket.send(b"x" * 2_097_152)

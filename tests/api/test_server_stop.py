@@ -137,5 +137,6 @@ async def test_an_address_that_is_taken_is_named(serve: Opener) -> None:
             pass
 
     async with serve(Application(is_stubborn=False)) as server:
-        with pytest.raises(ConfigError, match=rf"^PORT: .*127\.0\.0\.1, port {server.port}: "):
+        refusal = rf"^RUNNER_HOST, PORT: .*127\.0\.0\.1, port {server.port}: "
+        with pytest.raises(ConfigError, match=refusal):
             await on_server(second(server.port))

@@ -58,10 +58,11 @@ class SaidHello(Check):
 
 class SaidItAll(Check):
     async def __call__(self, client: Client, session: str) -> None:
-        async with client.terminal(session) as terminal:
+        async with client.terminal(session) as terminal, asyncio.TaskGroup() as group:
+            closing = group.create_task(terminal.drain())
             status = await client.status(session)
             at_status = await client.replay(session)
-            assert await terminal.drain() == 1000
+        assert closing.result() == 1000
         assert status == {"kind": "exited", "code": 0}
         expected = b"".join(b"%062d\r\n" % number for number in range(16384))
         expected += b"the last line\r\n"

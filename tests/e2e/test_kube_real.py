@@ -167,7 +167,6 @@ async def test_a_log_is_read_once_there_is_one(cluster: Cluster) -> None:
 
 
 async def test_preflight_names_what_is_missing(cluster: Cluster) -> None:
-    assert await preflight.is_answering(cluster)
     assert await preflight.check(cluster) == []
     issues = await preflight.check(cluster, image_pull_secret="pull", runtime_class="none")
     assert [path for path, _ in issues] == ["/imagePullSecret", "/runtimeClass"]

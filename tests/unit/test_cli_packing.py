@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from telorunner.cli.failures import ClientFailure
-from telorunner.cli.packing import pack
+from telorunner.cli.packing import MAX_BYTES, pack
 
 
 def fill(folder: Path, *paths: str) -> None:
@@ -125,6 +125,14 @@ def test_links_out_of_the_folder_are_not_followed(tmp_path: Path) -> None:
 
     assert paths(app) == ["inside", "real", "telo.yaml"]
     assert set(bundle.skipped) == {"outside", "folder", "broken"}
+
+
+def test_a_folder_that_no_runner_takes_is_not_read_into_memory(tmp_path: Path) -> None:
+    fill(tmp_path, "telo.yaml")
+    with (tmp_path / "disk.img").open("wb") as sparse:
+        sparse.truncate(MAX_BYTES + 1)
+    with pytest.raises(ClientFailure, match=r"no runner takes as much.*disk\.img"):
+        pack(tmp_path)
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:

@@ -124,6 +124,15 @@ async def test_a_runner_that_is_not_there_is_told(files: Files, entry: Path) -> 
     assert caught.value.code == 2
 
 
+@pytest.mark.parametrize(
+    "url", ["x", "ftp://x", "http://", "http://x:0", "http://x:99999", "http://[::1", "http://x\0y"]
+)
+async def test_what_is_no_address_of_a_runner_is_told(files: Files, entry: Path, url: str) -> None:
+    with pytest.raises(ClientFailure, match="is no http or https URL") as caught:
+        await run(RunOptions(entry, url), files.terminal)
+    assert caught.value.code == 2
+
+
 @pytest.mark.parametrize("close_code", [1000, 4403, 4404, 4410])
 async def test_a_socket_closed_for_good_stays_closed(
     runner: FakeRunner, files: Files, close_code: int
@@ -147,6 +156,9 @@ def test_env_values_are_in_no_repr() -> None:
         (["--port", "80/sctp"], "80/sctp is not a port"),
         (["--env", "secret"], "expected NAME=VALUE"),
         (["--env", "=secret"], "expected NAME=VALUE"),
+        # How Python spells what a shell passes on that is not UTF-8.
+        (["--env", "A=secret\udcff"], "expected UTF-8"),
+        (["--image", "secret\udcff"], "expected UTF-8"),
     ],
 )
 def test_a_wrong_argument_ends_with_2(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from telorunner import aio
+from telorunner.localcluster.defaulting import DEFAULT_GRACE_SECONDS
 from telorunner.localcluster.node.addresses import AddressPool
 from telorunner.localcluster.node.reporter import Reporter
 from telorunner.localcluster.node.run import ContainerRun, PodContext
@@ -31,7 +32,6 @@ logger = logging.getLogger(__name__)
 SANDBOX_SECONDS = 0.4
 MOUNT_RETRY_SECONDS = 1.0
 CLEANUP_SECONDS = 10.0
-DEFAULT_GRACE_SECONDS = 30
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
