@@ -29,6 +29,9 @@ T = TypeVar("T")
 # Enough for the engine's writes to overlap on PostgreSQL; they are short, and more connections
 # would be taken from the web side's pool.
 MAX_WORKER_THREADS = 8
+# How long a request waits for its turn on SQLite. While something outside holds the file, writes
+# queue up behind each other, and clients wait 6 s for the answer to a DELETE.
+TURN_SECONDS = 2.0
 
 
 class _Threads:
@@ -96,6 +99,17 @@ def _in_worker(work: Callable[[], T]) -> T:
         close_old_connections()
 
 
+def _in_turn(written: "Future[T]") -> T:
+    """Wait for a write; one whose turn does not come in time is taken back."""
+    try:
+        return written.result(TURN_SECONDS)
+    except TimeoutError:
+        if written.cancel():
+            raise Unavailable from None
+        # It has begun: the file's own time limit ends it, one way or the other.
+        return written.result()
+
+
 def read(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function that only reads, in the calling thread.
 
@@ -116,7 +130,7 @@ def write(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """
     with _translated():
         if _has_one_writer():
-            return _writer.submit(lambda: _in_writer(function, *args, **kwargs)).result()
+            return _in_turn(_writer.submit(lambda: _in_writer(function, *args, **kwargs)))
         return _in_transaction(function, *args, **kwargs)
 
 

@@ -1,10 +1,11 @@
 """The engine's side of the database: leases, fences, transitions, retention."""
 
 import asyncio
+import threading
 from datetime import timedelta
 
 import pytest
-from django.db import OperationalError
+from django.db import OperationalError, connection
 from django.utils import timezone
 
 from sessions import store
@@ -233,6 +234,26 @@ def test_a_database_that_is_away_is_unavailable() -> None:
         store.read(fail)
     # The writer goes on with a new connection.
     assert store.write(Session.objects.count) == 0
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="elsewhere writers do not queue up")
+def test_a_write_whose_turn_does_not_come_is_taken_back() -> None:
+    held, done, written = threading.Event(), threading.Event(), []
+
+    def hold() -> None:
+        held.set()
+        done.wait()
+
+    # As when a backup has locked the file: what comes later queues up behind.
+    holder = threading.Thread(target=store.write, args=(hold,))
+    holder.start()
+    held.wait()
+    with pytest.raises(Unavailable):
+        store.write(written.append, "late")
+    done.set()
+    holder.join()
+    store.write(written.append, "next")
+    assert written == ["next"]
 
 
 async def test_a_session_is_failed_whatever_its_fence(running: Runtime) -> None:

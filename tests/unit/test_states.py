@@ -16,7 +16,7 @@ def test_nothing_follows_an_end(old: StatusKind, new: StatusKind) -> None:
     assert not may_follow(new, old)
 
 
-@pytest.mark.parametrize(("old", "new"), list(itertools.product(sorted(LIVE), TERMINAL)))
+@pytest.mark.parametrize(("old", "new"), list(itertools.product(sorted(LIVE), sorted(TERMINAL))))
 def test_a_live_session_can_end_in_every_way(old: StatusKind, new: StatusKind) -> None:
     assert may_follow(new, old)
 
