@@ -37,11 +37,6 @@ _FOLLOWS: dict[StatusKind, frozenset[StatusKind]] = {
 }
 
 
-def may_follow(new: StatusKind, old: StatusKind) -> bool:
-    """Tell whether a session may go from `old` to `new`."""
-    return new in _FOLLOWS[old]
-
-
 def allowed_before(new: StatusKind) -> frozenset[StatusKind]:
     """Return every status that `new` may follow: the condition of the UPDATE that writes it."""
     return frozenset(old for old, following in _FOLLOWS.items() if new in following)

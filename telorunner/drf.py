@@ -71,16 +71,14 @@ class OrjsonRenderer(BaseRenderer):
         return b"" if data is None else orjson.dumps(data)
 
 
-def read_json(request: Request | HttpRequest, *, max_bytes: int, is_optional: bool = False) -> Any:
-    """Return the parsed body; None where it may be absent and is.
+def read_json(request: Request | HttpRequest, *, max_bytes: int) -> Any:
+    """Return the parsed body.
 
     Raises:
         UnsupportedMediaType: The content type is not JSON; the body was not looked at.
         BundleTooLarge: The body is over the limit.
         InvalidJson: The body is not JSON in UTF-8, or is nested too deeply.
     """
-    if is_optional and request.META.get("CONTENT_LENGTH", "") in {"", "0"}:
-        return None
     _check_media_type(request.META.get("CONTENT_TYPE", ""))
     try:
         body = request.body
