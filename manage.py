@@ -13,6 +13,8 @@ from telorunner import conf, datadir
 from telorunner.errors import ConfigError
 
 EXIT_CONFIG = 2
+# 128 + SIGINT, as a shell tells it.
+EXIT_INTERRUPTED = 130
 # What writes into the data folder needs it, and its secret key, before Django reads the settings.
 WRITING_COMMANDS = frozenset(
     {"serve", "migrate", "makemigrations", "createsuperuser", "runcluster"}
@@ -29,6 +31,9 @@ def main(argv: list[str]) -> int:
     except ConfigError as exc:
         sys.stderr.write(f"telorunner: {exc}\n")
         return EXIT_CONFIG
+    except KeyboardInterrupt:
+        # Before a command handles signals itself, such as while Django is being imported.
+        return EXIT_INTERRUPTED
     return 0
 
 

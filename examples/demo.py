@@ -12,7 +12,9 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -21,6 +23,7 @@ RUN_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
 LISTENING = re.compile(r"Listening on (http://\S+)")
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ANSWERS = {"What is your name? ": "Ada", "Where are you, Ada? ": "London"}
 
 
@@ -105,6 +108,8 @@ def run_example(url: str, name: str, answers: dict[str, str]) -> int:
             return client.wait()
         finally:
             timer.cancel()
+            # Where the demo is ended by a signal, so is its client.
+            client.kill()
 
 
 def relay(client: "subprocess.Popen[bytes]", answers: dict[str, str]) -> None:
@@ -124,19 +129,32 @@ def relay(client: "subprocess.Popen[bytes]", answers: dict[str, str]) -> None:
             client.stdin.flush()
 
 
-def end(number: int, _frame: object) -> NoReturn:
+def at_signals(handler: Callable[[int, FrameType | None], object]) -> None:
+    """Have a handler for the signals that end the demo, except those it was told to ignore."""
+    for number in ENDING_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+def disregard(_number: int, _frame: FrameType | None) -> None:
+    """Do nothing at a signal that would leave the platform behind."""
+
+
+def end(number: int, _frame: FrameType | None) -> NoReturn:
     """End the demo at a signal, by way of everything that is to be stopped."""
+    at_signals(disregard)
     sys.exit(128 + number)
 
 
 def main() -> int:
     """Run the demo; the exit code is 0 when everything shown has worked."""
     started = time.monotonic()
-    signal.signal(signal.SIGTERM, end)
+    at_signals(disregard)
     with tempfile.TemporaryDirectory(prefix="telorunner-demo-") as folder:
         heading("Starting the platform (SQLite, in-process log, local cluster)")
         platform = Platform(Path(folder))
         try:
+            at_signals(end)
             url = platform.wait_until_it_listens()
             heading("examples/hello prints its lines and ends")
             codes = [run_example(url, "hello", {})]
@@ -146,6 +164,7 @@ def main() -> int:
             say(f"exit code {codes[-1]}")
             heading("Stopping the platform")
         finally:
+            at_signals(disregard)
             platform_code = platform.stop()
     heading(f"Done in {time.monotonic() - started:.1f} s; nothing is left running")
     say("Serve it yourself:  make run")

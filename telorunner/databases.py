@@ -13,8 +13,8 @@ from telorunner import datadir
 from telorunner.errors import ConfigError
 
 SQLITE = "django.db.backends.sqlite3"
-# Waiting for a writer outside of this process, such as a backup. With the wait for the turn to write
-# (sessions.store) it is less than the 6 s that clients give a DELETE.
+# Waiting for a writer outside of this process, such as a backup. Together with the wait for the
+# turn to write (sessions.store) it is less than the 6 s that clients give a DELETE.
 SQLITE_BUSY_SECONDS = 3
 # WAL lets readers and the writer pass each other; NORMAL loses at most the last commits on a power
 # cut, never consistency.

@@ -63,7 +63,9 @@ def cancelling(task: "asyncio.Task[Any]", hurry: Callable[[], None]) -> Iterator
 
 
 def _leave(_number: int, _frame: object) -> NoReturn:
-    sys.exit(0)
+    # NB: an exception would be swallowed where the interpreter is just finalising an object, and
+    # the process would go on as if no signal had come.
+    os._exit(0)
 
 
 def _give_up() -> NoReturn:

@@ -77,12 +77,16 @@ async def test_a_wrong_method_is_405_and_names_the_right_ones(
         assert answer.json()["error"] == "method_not_allowed"
 
 
-async def test_an_impossible_host_is_refused_in_json(debug: bool, app: ASGIApp) -> None:
+async def test_an_impossible_host_is_refused_in_json(
+    debug: bool, app: ASGIApp, caplog: pytest.LogCaptureFixture
+) -> None:
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://x") as client:
         answer = await client.get("/v1/capabilities", headers={"host": "a b;c"})
     assert answer.status_code == 400
     assert answer.json()["error"] == "invalid_request"
+    # A client's mistake does not fill the operator's log with tracebacks.
+    assert not caplog.records
 
 
 async def test_a_page_with_a_traceback_never_leaves_the_server(debug: bool) -> None:

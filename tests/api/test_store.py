@@ -238,7 +238,8 @@ def test_a_database_that_is_away_is_unavailable() -> None:
 
 @pytest.mark.skipif(connection.vendor != "sqlite", reason="elsewhere writers do not queue up")
 def test_a_write_whose_turn_does_not_come_is_taken_back() -> None:
-    held, done, written = threading.Event(), threading.Event(), []
+    held, done = threading.Event(), threading.Event()
+    written: list[str] = []
 
     def hold() -> None:
         held.set()
