@@ -69,6 +69,12 @@ async def test_a_long_reason_is_cut_between_characters(serve: Opener) -> None:
         assert await closed(socket) == (4404, "é" * 61)
 
 
+async def test_a_socket_may_stay_open_as_long_as_its_session(serve: Opener) -> None:
+    # Daphne's own default cuts every socket after a day.
+    async with serve(echo) as server, opened(server):
+        assert server.websocket_timeout == -1
+
+
 async def test_a_client_has_time_to_read_what_came_before_the_close(serve: Opener) -> None:
     # The default of one second broke busy readers off in the middle of a replay: 1006, not 1000.
     async with serve(echo) as server, opened(server):

@@ -95,6 +95,26 @@ async def test_a_failing_init_container_fails_the_pod_and_starts_nothing_else(
         assert refused.value.message.endswith("is waiting to start: PodInitializing")
 
 
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        ('echo why > "$0"; exit 3', "why\n"),
+        ("exit 3", None),
+        ('rm "$0"; mkfifo "$0"; exit 3', None),
+        ('rm "$0"; ln -s /etc/passwd "$0"; exit 3', None),
+    ],
+    ids=["left", "nothing left", "a pipe", "a link"],
+)
+async def test_what_a_container_leaves_as_its_last_word_is_told(
+    tmp_path: Path, script: str, message: str | None
+) -> None:
+    path = "/dev/termination-log"
+    async with open_node(tmp_path) as node:
+        node.create(make_pod("one", "sh", "-c", script, path, terminationMessagePath=path))
+        await node.until_ended()
+        assert node.state()["terminated"].get("message") == message
+
+
 async def test_deletion_asks_first_and_tells_the_exit_code(tmp_path: Path) -> None:
     script = "trap 'echo bye; exit 7' TERM; echo up; while true; do sleep 0.02; done"
     async with open_node(tmp_path) as node:

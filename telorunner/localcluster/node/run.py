@@ -5,9 +5,11 @@ itself after cancelling it (a start that is under way is undone).
 """
 
 import asyncio
+import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +40,9 @@ from telorunner.localcluster.recorder import WARNING, EventRecorder
 PULL_BACKOFF_SECONDS = 1.0
 CONFIG_RETRY_SECONDS = 1.0
 START_ERROR_CODE = 128
-# Source: terminationMessagePolicy FallbackToLogsOnError.
+# What is read of a termination message, and of the log where the policy falls back to it.
+# Source: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
+MESSAGE_FILE_BYTES = 4096
 MESSAGE_LINES = 80
 MESSAGE_BYTES = 2048
 
@@ -72,6 +76,7 @@ class ContainerRun:
         self.is_init = is_init
         self.folder = folder
         self.log = LogFile(folder / "0.log")
+        self._message_file = folder / "termination-log"
         self.container: Container | None = None
         self.state: State = Waiting("PodInitializing" if waits_for_init else "ContainerCreating")
         self._container_id = ""
@@ -125,11 +130,18 @@ class ContainerRun:
         end = None if self.container is None else self.container.exit
         if end is None or isinstance(self.state, Terminated):
             return
-        message = ""
-        if end.exit_code and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
-            message = last_lines(self.log, lines=MESSAGE_LINES, limit_bytes=MESSAGE_BYTES)
+        message = self._read_message(has_failed=end.exit_code != 0)
         times = (end.started_at, end.finished_at)
         self._set_state(context, Terminated(end.exit_code, end.reason, *times, message))
+
+    def _read_message(self, *, has_failed: bool) -> str:
+        """Return what the container has left as its last word; "" for nothing."""
+        with suppress(OSError), open(self._message_file, "rb", opener=_open_own_file) as file:
+            if message := file.read(MESSAGE_FILE_BYTES):
+                return message.decode(errors="replace")
+        if has_failed and self.spec.get("terminationMessagePolicy") == "FallbackToLogsOnError":
+            return last_lines(self.log, lines=MESSAGE_LINES, limit_bytes=MESSAGE_BYTES)
+        return ""
 
     def _set_state(self, context: PodContext, state: State) -> None:
         self.state = state
@@ -191,6 +203,10 @@ class ContainerRun:
 
     def _plan(self, context: PodContext, image: Image) -> process.Launch:
         mounts = container_mounts(self.spec, context.volumes_dir)
+        if message_path := self.spec.get("terminationMessagePath"):
+            self._message_file.parent.mkdir(parents=True, exist_ok=True)
+            self._message_file.touch()
+            mounts = mounts.adding(message_path, self._message_file)
         named = build_env(context.pod, self.spec, context.pod_ip, context.lookup)
         tools = self.folder / "bin"
         search = make_tools(tools, context.settings.images.kernel_command)
@@ -227,3 +243,8 @@ class ContainerRun:
         root = self.folder / "root"
         root.mkdir(parents=True, exist_ok=True)
         return str(root)
+
+
+def _open_own_file(path: str, flags: int) -> int:
+    """Open without following a link or waiting for a writer: the container may have put either."""
+    return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK)

@@ -42,6 +42,14 @@ class Mounts:
                 return folder + text[len(mount_path) :]
         return text
 
+    def adding(self, mount_path: str, target: Path) -> "Mounts":
+        """Return these and one more."""
+        return _longest_first([*self.pairs, (mount_path, str(target))])
+
+
+def _longest_first(pairs: list[tuple[str, str]]) -> Mounts:
+    return Mounts(tuple(sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)))
+
 
 def container_mounts(container: Mapping[str, Any], volumes_dir: Path) -> Mounts:
     """Return where a container finds its volumes; folders of a `subPath` are made.
@@ -57,7 +65,7 @@ def container_mounts(container: Mapping[str, Any], volumes_dir: Path) -> Mounts:
             if not folder.exists():
                 folder.mkdir(parents=True)
         pairs.append((mount["mountPath"].rstrip("/") or "/", str(folder)))
-    return Mounts(tuple(sorted(pairs, key=lambda pair: len(pair[0]), reverse=True)))
+    return _longest_first(pairs)
 
 
 def make_volumes(pod: Mapping[str, Any], volumes_dir: Path, lookup: Lookup) -> None:
