@@ -12,22 +12,13 @@ from sessions.models import Engine as EngineRow
 from sessions.states import StatusKind
 from sessions.supervisor import Lease
 from tests.engine.world import FakeWorld, open_fake_world
-from tests.unit.pods import running
 
 PROGRAM = "print(1)\n"
 
 
-async def start(world: FakeWorld) -> str:
-    session_id = await world.create(PROGRAM)
-    await world.until_pod(session_id)
-    world.set_status(session_id, "Running", running())
-    await world.until_running(session_id)
-    return session_id
-
-
 async def test_an_engine_that_ends_hands_its_sessions_over(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         before = await world.row(session_id)
         assert before.engine_id is not None
     row = await world.row(session_id)
@@ -45,7 +36,7 @@ async def test_a_lease_found_at_boot_is_taken_only_by_a_sole_engine(
     world: FakeWorld, is_sole_engine: bool
 ) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
 
     def kill() -> None:
         EngineRow.objects.create(id="killed", expires_at=Now() + timedelta(seconds=2))
@@ -63,7 +54,7 @@ async def test_a_lease_found_at_boot_is_taken_only_by_a_sole_engine(
 
 async def test_an_engine_whose_row_is_gone_begins_anew(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         fence = (await world.row(session_id)).fence
         await store.awrite(lambda: EngineRow.objects.all().delete())
         await world.stop(session_id)
@@ -75,7 +66,7 @@ async def test_an_ended_session_is_evicted_when_its_time_is_up(
     tmp_path: Path, transactional_db: None
 ) -> None:
     async with open_fake_world(tmp_path, RUNNER_EXIT_TTL_MS="1000") as world, world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         await world.stop(session_id)
         await world.events(session_id)
         async with asyncio.timeout(10), world.runtime.log.read_output(session_id, "app", 0):
@@ -89,7 +80,7 @@ async def test_sessions_are_stopped_on_exit_where_that_is_wanted(
 ) -> None:
     async with open_fake_world(tmp_path, RUNNER_STOP_SESSIONS_ON_EXIT="true") as world:
         async with world.runner():
-            session_ids = [await start(world) for _ in range(3)]
+            session_ids = [await world.start() for _ in range(3)]
         for session_id in session_ids:
             assert (await world.row(session_id)).status == StatusKind.STOPPED
             assert world.left_of(session_id) == []
@@ -102,14 +93,14 @@ async def test_a_row_that_cannot_be_read_fails_alone(world: FakeWorld) -> None:
     async with world.runner():
         status = await world.last_status(broken)
         assert status["kind"] == "failed"
-        await start(world)
+        await world.start()
 
 
 async def test_an_engine_says_whether_it_works(world: FakeWorld) -> None:
     async with world.runner():
         assert world.engine is not None
         assert not world.engine.is_working
-        await start(world)
+        await world.start()
         assert world.engine.is_working
     assert not world.engine.is_working
 

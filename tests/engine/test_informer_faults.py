@@ -1,9 +1,6 @@
 """What an informer makes of a cluster, or of something on the way, that misbehaves."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -11,6 +8,7 @@ from aiohttp import web
 from telorunner import aio
 from telorunner.kube.client import Cluster
 from telorunner.kube.informer import Informer
+from tests.engine.informers import running
 from tests.fakes import (
     FakeApi,
     Handler,
@@ -20,7 +18,6 @@ from tests.fakes import (
     event_line,
     hang,
     lines,
-    open_fake_cluster,
     refuse,
     say,
 )
@@ -28,23 +25,6 @@ from tests.fakes import (
 pytestmark = pytest.mark.looptime
 
 POD = {"metadata": {"name": "ghost", "uid": "g", "resourceVersion": "7"}}
-
-
-@asynccontextmanager
-async def running(cluster: Cluster) -> AsyncIterator[Informer]:
-    informer = Informer(cluster)
-    task = aio.start(informer.run(), name="informer")
-    try:
-        yield informer
-        assert not task.done()
-    finally:
-        await aio.stop(task)
-
-
-@pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, Cluster]]:
-    async with open_fake_cluster(tmp_path) as pair:
-        yield pair
 
 
 async def phase_of(informer: Informer, name: str, phase: str) -> None:

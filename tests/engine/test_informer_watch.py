@@ -1,9 +1,6 @@
 """What subscribers see of a cluster that behaves: list, watch, bookmarks, deletion."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -11,24 +8,8 @@ from telorunner import aio
 from telorunner.kube.client import Cluster
 from telorunner.kube.informer import Informer
 from telorunner.kube.objects import managed_selector
-from tests.fakes import MANAGED_BY, FakeApi, event_line, lines, open_fake_cluster
-
-
-@asynccontextmanager
-async def running(cluster: Cluster) -> AsyncIterator[Informer]:
-    informer = Informer(cluster, "pods", managed_selector(MANAGED_BY))
-    task = aio.start(informer.run(), name="informer")
-    try:
-        yield informer
-        assert not task.done()
-    finally:
-        await aio.stop(task)
-
-
-@pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, Cluster]]:
-    async with open_fake_cluster(tmp_path) as pair:
-        yield pair
+from tests.engine.informers import running
+from tests.fakes import MANAGED_BY, FakeApi, event_line, lines
 
 
 async def test_a_subscriber_sees_the_list_then_changes_then_the_deletion(
@@ -36,7 +17,7 @@ async def test_a_subscriber_sees_the_list_then_changes_then_the_deletion(
 ) -> None:
     api, cluster = fake
     api.put("a", status={"phase": "Pending"})
-    async with running(cluster) as informer:
+    async with running(cluster, selector=managed_selector(MANAGED_BY)) as informer:
         with informer.subscribe("a") as pod, informer.subscribe("other") as other:
             await pod.changed()
             assert pod.is_listed
@@ -86,7 +67,7 @@ async def test_the_list_and_the_watch_ask_for_what_is_selected_only(
     api, cluster = fake
     api.put("foreign", labels={})
     api.put("own")
-    async with running(cluster) as informer:
+    async with running(cluster, selector=managed_selector(MANAGED_BY)) as informer:
         await informer.wait_listed()
         await api.wait_for("watch")
         api.put("foreign-too", labels={})
@@ -103,14 +84,14 @@ async def test_the_list_and_the_watch_ask_for_what_is_selected_only(
 async def test_managed_fields_are_not_kept(fake: tuple[FakeApi, Cluster]) -> None:
     api, cluster = fake
     api.put("a", metadata={"managedFields": [{"manager": "kubelet"}]})
-    async with running(cluster) as informer:
+    async with running(cluster, selector=managed_selector(MANAGED_BY)) as informer:
         await informer.wait_listed()
         assert "managedFields" not in informer.snapshot()["a"]["metadata"]
 
 
 async def test_many_followers_of_one_object_all_see_it(fake: tuple[FakeApi, Cluster]) -> None:
     api, cluster = fake
-    async with running(cluster) as informer:
+    async with running(cluster, selector=managed_selector(MANAGED_BY)) as informer:
         await api.wait_for("watch")
         with informer.subscribe("a") as one, informer.subscribe("a") as two:
             api.put("a")
@@ -127,7 +108,7 @@ async def test_a_watch_that_ends_in_its_time_goes_on_from_its_bookmark(
 ) -> None:
     api, cluster = fake
     api.put("a")
-    async with running(cluster):
+    async with running(cluster, selector=managed_selector(MANAGED_BY)):
         await api.wait_for("watch")
         # Changes of objects that are not selected move the version on by bookmarks alone.
         api.put("foreign", labels={})
@@ -148,7 +129,7 @@ async def test_objects_of_several_mebibytes_and_any_characters_are_seen(
     # An odd size of the pieces cuts characters of four bytes in two.
     pieces = [line[at : at + 65_537] for at in range(0, len(line), 65_537)]
     api.script("watch", lines(*pieces, then="hang"))
-    async with running(cluster) as informer:
+    async with running(cluster, selector=managed_selector(MANAGED_BY)) as informer:
         with informer.subscribe("a") as pod:
             while pod.object is None:
                 await pod.changed()

@@ -10,22 +10,14 @@ from sessions.pods.run import object_name
 from sessions.states import StatusKind
 from tests.engine.world import FakeWorld, database_away, is_status
 from tests.fakes import refuse
-from tests.unit.pods import condition, running, terminated
+from tests.unit.pods import condition, terminated
 
 PROGRAM = "print(1)\n"
 
 
-async def start(world: FakeWorld) -> str:
-    session_id = await world.create(PROGRAM)
-    await world.until_pod(session_id)
-    world.set_status(session_id, "Running", running())
-    await world.until_running(session_id)
-    return session_id
-
-
 async def test_a_pod_that_vanishes_fails_its_session_and_leaves_nothing(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         world.api.remove(object_name(session_id))
         assert await world.last_status(session_id) == {
             "kind": "failed",
@@ -38,7 +30,7 @@ async def test_a_pod_that_vanishes_fails_its_session_and_leaves_nothing(world: F
 
 async def test_what_disrupted_a_pod_is_told(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         cause = condition("DisruptionTarget", reason="PreemptionByScheduler", message="preempting")
         world.set_status(session_id, "Failed", terminated(143), conditions=[cause])
         assert await world.last_status(session_id) == {
@@ -50,7 +42,7 @@ async def test_what_disrupted_a_pod_is_told(world: FakeWorld) -> None:
 
 async def test_deletions_that_fail_are_tried_again(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         world.api.script("delete", refuse(500), refuse(500))
         await world.stop(session_id)
         assert await world.last_status(session_id) == {"kind": "stopped"}
@@ -59,7 +51,7 @@ async def test_deletions_that_fail_are_tried_again(world: FakeWorld) -> None:
 
 async def test_a_stop_deletes_the_pod_with_its_grace_and_only_this_pod(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         await world.stop(session_id)
         await world.events(session_id)
         (options,) = [
@@ -73,7 +65,7 @@ async def test_a_stop_deletes_the_pod_with_its_grace_and_only_this_pod(world: Fa
 
 async def test_asked_to_stop_is_stopped_whatever_the_pod_did(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         # The wish is in the row before the pod's end is seen, and the wake-up is lost.
         await world.change(session_id, stop_requested_at=F("created_at"))
         world.set_status(session_id, "Failed", terminated(1))
@@ -82,14 +74,14 @@ async def test_asked_to_stop_is_stopped_whatever_the_pod_did(world: FakeWorld) -
 
 async def test_a_stop_whose_wake_up_is_lost_is_seen_all_the_same(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         await world.change(session_id, stop_requested_at=F("created_at"))
         assert await world.last_status(session_id) == {"kind": "stopped"}
 
 
 async def test_a_last_status_waits_for_a_database_that_is_away(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         with database_away():
             world.set_status(session_id, "Succeeded", terminated(0, "Completed"))
             await asyncio.sleep(1)
@@ -102,7 +94,7 @@ async def test_a_last_status_waits_for_a_database_that_is_away(world: FakeWorld)
 
 async def test_a_session_that_another_engine_has_is_let_go(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         await world.change(session_id, fence=F("fence") + 1, engine=None, status="starting")
         # This engine is the next one too: the old supervisor must not have written anything.
         world.set_status(session_id, "Succeeded", terminated(0, "Completed"))
@@ -115,7 +107,7 @@ async def test_a_session_that_another_engine_has_is_let_go(world: FakeWorld) -> 
 async def test_an_attach_that_never_ends_does_not_hold_the_end_up(world: FakeWorld) -> None:
     world.api._scripts["attach"].clear()
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         await world.api.wait_until(lambda: world.api.open_attaches == 1)
         async with asyncio.timeout(5):
             world.set_status(session_id, "Succeeded", terminated(0, "Completed"))
@@ -153,7 +145,7 @@ async def test_a_defect_ends_the_session_in_words_and_harms_no_other(world: Fake
 
 async def test_a_child_that_was_killed_for_memory_is_remarked(world: FakeWorld) -> None:
     async with world.runner():
-        session_id = await start(world)
+        session_id = await world.start()
         world.set_status(session_id, "Succeeded", terminated(0, "OOMKilled"))
         event = await world.until_event(session_id, lambda event: "killed" in str(event))
         assert event["message"].startswith("A process of the session was killed: the memory limit")

@@ -36,6 +36,7 @@ from telorunner.localcluster.node.images import Images
 from tests import fakes
 from tests.fakes import FakeApi, open_fake_api
 from tests.serving import KERNEL_DIR
+from tests.unit.pods import running
 
 NAMESPACE = "telo-sessions"
 WAIT_SECONDS = 40.0
@@ -231,6 +232,14 @@ class FakeWorld(World):
     """A world on the fake API: pods are what a test says they are."""
 
     api: FakeApi = field(kw_only=True)
+
+    async def start(self) -> str:
+        """Create a session, let its pod run, and return its id once the row says so."""
+        session_id = await self.create("print(1)\n")
+        await self.until_pod(session_id)
+        self.set_status(session_id, "Running", running())
+        await self.until_running(session_id)
+        return session_id
 
     async def attach(self, request: web.Request) -> web.StreamResponse:
         """Say nothing, and end with the pod, as an attach does."""
