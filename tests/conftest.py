@@ -1,10 +1,10 @@
-"""What every test runs under: the --with-e2e switch and the checks that nothing is left behind."""
+"""What every test runs under: the switches, and the checks that nothing is left behind."""
 
 import asyncio
 import inspect
 import os
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -29,6 +29,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="run the tests against the real cluster that KUBECONFIG names",
     )
+    parser.addoption(
+        "--full-counts",
+        action="store_true",
+        help="repeat what is to hold under load as often as is promised, which takes minutes",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -39,6 +44,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if reason and "e2e" in item.keywords:
             item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="session")
+def times(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
+    """Choose how often something is repeated: `times(full, quick)`; full with --full-counts."""
+    is_full = bool(request.config.getoption("--full-counts"))
+    return lambda full, quick: full if is_full else quick
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,7 @@ import re
 from typing import Any
 
 from sessions.pods import hardening
+from sessions.pods.script import START_SCRIPT, TERMINATION_LOG
 from sessions.spec import App, RunPodSpec
 from sessions.states import IoMode, PullPolicy
 from telorunner.kube.objects import session_labels
@@ -22,46 +23,6 @@ APP_DIR = "/app"
 WORK_DIR = "/work"
 HOME_DIR = "/home/telo"
 CACHE_DIR = "/telo-cache"
-
-# Where a container may leave the sentence that the kubelet reports as its termination message.
-# Source: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
-TERMINATION_LOG = "/dev/termination-log"
-
-# The fixed text. Its arguments: archive, target folder, termination log, then the command line.
-#
-# The archive is unpacked without owners and times, as user 1000 may set neither on the target.
-# The wait is the start gate: a terminal has no size until somebody has attached and sent one, so
-# nothing is printed before the attach is there. 75 rounds of 20 ms and two short processes each
-# come to about 2 s; unattended, without stty or without a terminal the application just starts.
-# busybox's `stty size` fails while there is no size, that of coreutils prints `0 0`.
-START_SCRIPT = """\
-archive=$1 target=$2 notes=$3
-shift 3
-give_up() {
-  echo "$1" >&2
-  if [ -w "$notes" ]; then echo "$1" >"$notes"; fi
-  exit 127
-}
-if ! command -v tar >/dev/null 2>&1; then
-  give_up 'the image has no tar, which inline delivery (RUNNER_BUNDLE_DELIVERY) needs'
-fi
-if ! tar -xzf "$archive" -C "$target" -o -m; then
-  give_up 'tar could not unpack the bundle (delivered as RUNNER_BUNDLE_DELIVERY says)'
-fi
-if ! command -v "$1" >/dev/null 2>&1; then
-  give_up "the image has no $1 command"
-fi
-if [ -t 0 ] && command -v stty >/dev/null 2>&1; then
-  rounds=75
-  while [ "$rounds" -gt 0 ]; do
-    case "$(stty size 2>/dev/null)" in
-      '' | '0 0') sleep 0.02; rounds=$((rounds - 1)) ;;
-      *) rounds=0 ;;
-    esac
-  done
-fi
-exec "$@"
-"""
 
 _PULL_POLICIES = {
     PullPolicy.ALWAYS: "Always",

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessions.pods.run import (
-    START_SCRIPT,
     build_bundle_config_map,
     build_run_pod,
     literal,
 )
+from sessions.pods.script import START_SCRIPT
 from sessions.spec import App, Limits, Port, RunPodSpec, SessionSpec
 from sessions.states import IoMode, Mode, Protocol, PullPolicy
 
