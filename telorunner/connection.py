@@ -8,6 +8,7 @@ the application (which knows the CORS headers), except where there is no whole r
 # mypy: allow-untyped-calls
 
 import io
+import time
 from typing import Any
 
 import orjson
@@ -25,6 +26,9 @@ MAX_HEADERS_BYTES = 32_768
 MAX_HEADERS = 100
 # Of a Content-Length; int() raises on more than 4,300, and the connection would go without a word.
 MAX_LENGTH_DIGITS = 4_000
+# A body may be slow, but not slower than this on average (after its first seconds): a connection
+# that is fed a byte now and then would be kept for ever.
+MIN_BODY_BYTES_PER_SECOND = 4096
 # After a refusal what still comes is read and dropped for so long: a connection closed with unread
 # input is reset, and the client might never read the answer.
 LINGER_SECONDS = 2.0
@@ -36,10 +40,15 @@ class Request(WebRequest):  # type: ignore[misc] # daphne is not typed
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.gate = Gate()
         self.refusal: RunnerError | None = None
-        self._received_bytes = 0
+        self.received_bytes = 0
         # Twisted would parse forms on the loop: 10 MB of them stop every client for seconds, and
         # one that is malformed would never be answered.
         super().__init__(*arguments, parsePOSTFormSubmission=False, **named)
+
+    def __repr__(self) -> str:
+        """Leave the query out: it may hold a token, and what is logged may show a request."""
+        path, _, _ = self.uri.partition(b"?")
+        return f"<{type(self).__name__} {self.method!r} {path!r}>"
 
     def gotLength(self, _length: int | None) -> None:  # noqa: D102 - Twisted's
         # Twisted would spool to a file. Bodies hold environment values, and are bounded.
@@ -48,8 +57,8 @@ class Request(WebRequest):  # type: ignore[misc] # daphne is not typed
     def handleContentChunk(self, data: bytes) -> None:  # noqa: D102 - Twisted's
         if self.refusal is not None:
             return
-        self._received_bytes += len(data)
-        if self._received_bytes > self.server.limits.body_bytes:
+        self.received_bytes += len(data)
+        if self.received_bytes > self.server.limits.body_bytes:
             self.content = io.BytesIO()
             self.refusal = too_large(self.server.limits.body_bytes)
             self.channel.cut_body()
@@ -113,6 +122,9 @@ class Channel(HTTPChannel):
     transport: Any
     _is_draining = False
     _must_linger = False
+    # Whether a request has begun to come, and since when its body does.
+    _is_receiving = False
+    _body_since: float | None = None
 
     def connectionMade(self) -> None:  # noqa: D102 - Twisted's
         super().connectionMade()
@@ -133,6 +145,38 @@ class Channel(HTTPChannel):
         super().allHeadersReceived()
         if request.refusal is not None:
             self._close_after(request)
+        elif self.length != 0:
+            self._body_since = time.monotonic()
+            self.setTimeout(self.factory.server.limits.body_seconds)
+
+    def allContentReceived(self) -> None:  # noqa: D102 - Twisted's
+        self._is_receiving = False
+        self._body_since = None
+        super().allContentReceived()
+
+    def requestDone(self, request: Request) -> None:  # noqa: D102 - Twisted's
+        self._savedTimeOut = self.factory.server.limits.idle_seconds
+        super().requestDone(request)
+
+    def resetTimeout(self) -> None:
+        """Do nothing: what comes byte by byte must not put the deadline off."""
+
+    def timeoutConnection(self) -> None:
+        """Close a connection that is idle, or whose request does not come in time."""
+        left = self._body_time_left()
+        if left > 0:
+            self.setTimeout(left)
+        elif self._is_receiving and not self._handlingRequest:
+            self._refuse("The request did not arrive in time.")
+        else:
+            super().timeoutConnection()
+
+    def _body_time_left(self) -> float:
+        if self._body_since is None:
+            return 0.0
+        earned_seconds = self.requests[-1].received_bytes / MIN_BODY_BYTES_PER_SECOND
+        allowed_seconds = self.factory.server.limits.body_seconds + earned_seconds
+        return float(self._body_since + allowed_seconds - time.monotonic())
 
     def cut_body(self) -> None:
         """Stop taking a body that has exceeded the limit; the application answers."""
@@ -146,15 +190,22 @@ class Channel(HTTPChannel):
             self.loseConnection()
 
     def dataReceived(self, data: bytes) -> None:  # noqa: D102 - Twisted's
-        if not self._is_draining:
-            super().dataReceived(data)
+        if self._is_draining:
+            return
+        if not self._is_receiving and not self._handlingRequest:
+            self._is_receiving = True
+            self.setTimeout(self.factory.server.limits.header_seconds)
+        super().dataReceived(data)
 
     def lineReceived(self, line: bytes) -> None:  # noqa: D102 - Twisted's
         if not self._is_draining:
             super().lineReceived(line)
 
     def rawDataReceived(self, data: bytes) -> None:  # noqa: D102 - Twisted's
-        if not self._is_draining:
+        if self.transport.protocol is not self:
+            # It is a WebSocket's now, and this came in one piece with the handshake.
+            self.transport.protocol.dataReceived(data)
+        elif not self._is_draining:
             super().rawDataReceived(data)
 
     def lineLengthExceeded(self, _line: bytes) -> None:
@@ -167,6 +218,21 @@ class Channel(HTTPChannel):
             self._linger()
         else:
             super().loseConnection()
+            self._watch_rest()
+
+    def _watch_rest(self) -> None:
+        """Break a close off whose client takes nothing of what is left to send."""
+        left = unsent_bytes(self.transport)
+        if left and self._abortingCall is None:
+            stall_seconds = self.factory.server.limits.stall_seconds
+            self._abortingCall = self.callLater(stall_seconds, lambda: self._judge_rest(left))
+
+    def _judge_rest(self, before: int) -> None:
+        self._abortingCall = None
+        if unsent_bytes(self.transport) < before:
+            self._watch_rest()
+        else:
+            self.forceAbortClient()
 
     def _close_after(self, request: Request) -> None:
         self.persistent = 0
@@ -217,6 +283,10 @@ class Factory(HTTPFactory):  # type: ignore[misc] # daphne is not typed
     """Makes channels."""
 
     protocol = Channel
+
+    def __init__(self, server: Any) -> None:
+        super().__init__(server)
+        self.timeOut = server.limits.idle_seconds
 
     def buildProtocol(self, addr: Any) -> Any:  # noqa: D102 - Twisted's
         protocol = super().buildProtocol(addr)

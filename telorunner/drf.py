@@ -5,6 +5,7 @@ It knows no route and no model.
 
 import json
 import logging
+import math
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -34,9 +35,14 @@ from telorunner.errors import (
 logger = logging.getLogger(__name__)
 
 JSON_TYPE = "application/json"
+# Set by the server in a request's scope: a RunnerError that it must be answered with.
+REFUSAL_KEY = "telorunner.refusal"
 RETRY_AFTER_SECONDS = 2
-# The escape of a surrogate; a whole pair passes the quick parser.
-_HALF_PAIR = re.compile(rb"\\u[dD][89a-fA-F]")
+# Of the quick parser's refusals: what is JSON nevertheless, half of a surrogate pair or a number
+# that no double holds. (To search the body for it would take longer than to parse it.)
+_LEGAL_BUT_ODD = re.compile("surrogate|infinity")
+# A double has no more; int() would go on, at a price that grows with the square.
+_MAX_INTEGER_DIGITS = 308
 _UTF8_NAMES = frozenset({"utf-8", "utf8"})
 
 
@@ -76,10 +82,13 @@ def read_json(request: Request | HttpRequest, *, max_bytes: int) -> Any:
 
     Raises:
         UnsupportedMediaType: The content type is not JSON; the body was not looked at.
-        BundleTooLarge: The body is over the limit.
+        BundleTooLarge: The body is over the limit; the server may have refused to read it.
         InvalidJson: The body is not JSON in UTF-8, or is nested too deeply.
     """
     _check_media_type(request.META.get("CONTENT_TYPE", ""))
+    refusal: RunnerError | None = getattr(request, "scope", {}).get(REFUSAL_KEY)
+    if refusal is not None:
+        raise refusal
     try:
         body = request.body
     except RequestDataTooBig as exc:
@@ -91,20 +100,25 @@ def read_json(request: Request | HttpRequest, *, max_bytes: int) -> Any:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError as exc:
-        if _HALF_PAIR.search(body) is None:
+        if _LEGAL_BUT_ODD.search(exc.msg) is None:
             raise InvalidJson from exc
     return _parse_leniently(body)
 
 
 def _parse_leniently(body: bytes) -> Any:
-    """Parse what may spell half of a surrogate pair, so that whoever checks it can name it.
+    """Parse what is legal JSON but no text or number, so that whoever checks it can name it.
 
-    It is legal JSON (RFC 8259, section 8.2), which the quick parser refuses as a whole.
+    Half of a surrogate pair stays one, a number that is too large becomes infinity. Source: RFC
+    8259, sections 6 and 8.2, which leave both to the parser.
     """
     try:
-        return json.loads(body.decode(), parse_constant=_refuse_constant)
+        return json.loads(body.decode(), parse_constant=_refuse_constant, parse_int=_integer)
     except (ValueError, RecursionError) as exc:
         raise InvalidJson from exc
+
+
+def _integer(digits: str) -> int | float:
+    return int(digits) if len(digits) <= _MAX_INTEGER_DIGITS else math.inf
 
 
 def _refuse_constant(name: str) -> None:

@@ -87,8 +87,8 @@ class Inbox(asyncio.Queue[dict[str, Any]]):
 
 
 def unsent_bytes(transport: Any) -> int:
-    """Return how much a Twisted transport holds that the kernel has not taken."""
-    return len(transport.dataBuffer) - transport.offset + transport._tempDataLen  # type: ignore[no-any-return] # Twisted keeps the length private
+    """Return how much a transport of the server holds that the kernel has not taken."""
+    return transport.unsent_bytes  # type: ignore[no-any-return] # Twisted's transports are not typed
 
 
 def _size(message: dict[str, Any]) -> int:

@@ -13,13 +13,15 @@ import orjson
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from telorunner.drf import JSON_TYPE, error_headers, error_of_status
+from telorunner.drf import JSON_TYPE, REFUSAL_KEY, error_headers, error_of_status
 from telorunner.errors import InternalError, RunnerError
 
 logger = logging.getLogger(__name__)
 
-# Set by the server in a request's scope: a RunnerError that it must be answered with.
-REFUSAL_KEY = "telorunner.refusal"
+# What is wrong with such a request's address, method or content type is told before the size of
+# its body; `telorunner.drf.read_json` refuses that then.
+_BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
+_API_PREFIX = "/v1/"
 ADMIN_PREFIX = "/admin"
 _FIRST_ERROR = 400
 _FIRST_SERVER_ERROR = 500
@@ -38,6 +40,10 @@ def answer(error: RunnerError, *, headers: Mapping[str, str] | None = None) -> R
     )
 
 
+def _is_told_later(scope: Scope) -> bool:
+    return scope["method"] in _BODY_METHODS and scope["path"].startswith(_API_PREFIX)
+
+
 class JsonErrors:
     """Wraps the HTTP applications; sockets pass."""
 
@@ -51,7 +57,7 @@ class JsonErrors:
             await self._app(scope, receive, send)
             return
         refusal: RunnerError | None = scope.get(REFUSAL_KEY)
-        if refusal is not None:
+        if refusal is not None and not _is_told_later(scope):
             await answer(refusal)(scope, receive, send)
             return
         guarded = _GuardedSend(send, self._may_pass(scope))

@@ -23,11 +23,12 @@ from twisted.internet import reactor
 from twisted.internet.error import CannotListenError
 from twisted.logger import STDLibLogObserver, globalLogBeginner
 
-from telorunner import aio
+from telorunner import aio, delivery
 from telorunner.connection import Channel, Factory, Request
+from telorunner.drf import REFUSAL_KEY
 from telorunner.errors import ConfigError
 from telorunner.flow import Inbox
-from telorunner.jsonerrors import REFUSAL_KEY
+from telorunner.transport import Transport
 from telorunner.websocket import Socket, SocketFactory
 
 # Twisted's interfaces are no types.
@@ -72,6 +73,11 @@ class Limits:
     message_bytes: int = 1_048_576
     # A client that takes none of what waits for it for so long is dropped.
     stall_seconds: float = 60.0
+    # How long a header may take from its first byte, a body at least (more as it grows), and a
+    # connection may wait for a request.
+    header_seconds: float = 30.0
+    body_seconds: float = 30.0
+    idle_seconds: float = 60.0
     # How long requests and streams may take to end by themselves once the server stops.
     stop_grace_seconds: float = 3.0
 
@@ -130,6 +136,7 @@ class Server(DaphneServer):  # type: ignore[misc] # daphne is not typed
             reason = getattr(cause, "strerror", None) or "the address cannot be used"
             where = f"{address.host}, port {address.port}"
             raise ConfigError(f"RUNNER_HOST, PORT: cannot listen on {where}: {reason}.") from exc
+        self._listener.transport = Transport
         self._listener.socket.setsockopt(
             socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _KERNEL_UNSENT_BYTES
         )
@@ -153,6 +160,8 @@ class Server(DaphneServer):  # type: ignore[misc] # daphne is not typed
         scope["root_path"] = ""
         if isinstance(protocol, Request) and protocol.refusal is not None:
             scope[REFUSAL_KEY] = protocol.refusal
+        if isinstance(protocol, Request):
+            scope[delivery.SCOPE_KEY] = delivery.Delivery(protocol)
         self.connections[protocol]["application_instance"] = aio.start(
             self._run_application(protocol, scope, inbox), name=f"{scope['type']} {scope['path']}"
         )
@@ -216,15 +225,20 @@ class Server(DaphneServer):  # type: ignore[misc] # daphne is not typed
                     details["application_instance"].cancel()
 
     async def close(self) -> None:
-        """Stop: listen no more, let applications end, cancel the rest, send what is left."""
+        """Stop: let applications end, listen no more, cancel the rest, send what is left.
+
+        New requests are taken while applications end, for whoever asks whether the process is
+        ready is to hear that it is not.
+        """
         self.is_stopping = True
         applications = self._applications()
         logger.info("Stopping with %d requests open.", len(applications), extra={"action": "stop"})
-        await self._listener.stopListening().asFuture(asyncio.get_running_loop())
         for transport in list(self.transports):
             if isinstance(transport.protocol, Channel):
                 transport.protocol.close_when_idle()
-        left = await self._wait_for(applications, self.limits.stop_grace_seconds)
+        await self._wait_for(applications, self.limits.stop_grace_seconds)
+        await self._listener.stopListening().asFuture(asyncio.get_running_loop())
+        left = self._applications()
         for application in left:
             application.cancel()
         left = await self._wait_for(left, STOP_CANCEL_SECONDS)

@@ -4,6 +4,7 @@ A subclass of Daphne's protocol that can send every close code, always accepts b
 browser cannot read a refused handshake), and holds its client back when the application is slow.
 """
 
+import struct
 from typing import Any
 
 import orjson
@@ -15,6 +16,12 @@ from telorunner.flow import Gate, unsent_bytes
 CLOSE_NORMAL = 1000
 CLOSE_INTERNAL_ERROR = 1011
 CLOSE_RESTARTING = 1012
+# A frame's length as it stands in its head: in the second byte, in two bytes or in eight more.
+MAX_SHORT_LENGTH = 125
+MAX_MEDIUM_LENGTH = 65_535
+_FINAL_BINARY = 0x82
+_MEDIUM_HEAD = struct.Struct(">BBH")
+_LONG_HEAD = struct.Struct(">BBQ")
 # A control frame's payload is at most 125 bytes, two of them the code (RFC 6455, 5.5 and 5.5.1).
 MAX_REASON_BYTES = 123
 
@@ -46,9 +53,25 @@ class Socket(WebSocketProtocol):  # type: ignore[misc] # daphne is not typed
         """Send what the application sends."""
         if message["type"] == "websocket.close":
             self.close(message.get("code") or CLOSE_NORMAL, message.get("reason") or "")
+        elif self.state == self.STATE_OPEN and message.get("bytes"):
+            self._send_binary(message["bytes"])
         elif self.state not in (self.STATE_CLOSING, self.STATE_CLOSED):
             # What crosses a close on its way has no reader; the application hears of it next.
             super().handle_reply(message)
+
+    def _send_binary(self, payload: bytes) -> None:
+        """Send one binary message of one frame; Autobahn would copy the payload into it.
+
+        Source: RFC 6455, 5.2.
+        """
+        length = len(payload)
+        if length <= MAX_SHORT_LENGTH:
+            head = bytes((_FINAL_BINARY, length))
+        elif length <= MAX_MEDIUM_LENGTH:
+            head = _MEDIUM_HEAD.pack(_FINAL_BINARY, MAX_SHORT_LENGTH + 1, length)
+        else:
+            head = _LONG_HEAD.pack(_FINAL_BINARY, MAX_SHORT_LENGTH + 2, length)
+        self.transport.writeSequence((head, payload))
 
     def close(self, code: int, reason: str = "") -> None:
         """Start the closing handshake, after accepting the socket where that is still to do."""

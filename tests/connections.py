@@ -14,6 +14,7 @@ import orjson
 from starlette.types import ASGIApp, Message
 
 from sessions import sse
+from tests import description
 
 
 class Connection:
@@ -75,6 +76,14 @@ class EventClient(Connection):
     def messages(self) -> list[sse.Message]:
         return list(sse.parse(self.text))
 
+    def check(self, path: str) -> None:
+        """Fail unless what was read is described; an error's body is, once all of it is there."""
+        is_stream = self.headers["content-type"] == description.STREAM_TYPE
+        body = self.text.encode() if self.is_ended and not is_stream else None
+        description.check_answer("GET", path, self.status, self.headers, body)
+        for message in self.messages() if is_stream else ():
+            description.check_event(message.event, message.data)
+
     async def _read(self) -> None:
         message = await self.next()
         assert message["type"] == "http.response.body"
@@ -95,8 +104,10 @@ class TerminalClient(Connection):
         message = await self.next()
         if message["type"] == "websocket.close":
             self.close_code = message["code"]
+            description.check_close(self.close_code)
         elif message.get("text") is not None:
             self.texts.append(orjson.loads(message["text"]))
+            description.check_text(self.texts[-1])
         elif message.get("bytes") is not None:
             number, stream = struct.unpack_from(">IB", message["bytes"])
             self.frames.append((number, stream, message["bytes"][5:]))
@@ -150,6 +161,7 @@ async def open_events(
         client.incoming.put_nowait({"type": "http.request", "body": b"", "more_body": False})
         await client.begin()
         yield client
+        client.check(path)
         client.incoming.put_nowait({"type": "http.disconnect"})
 
 

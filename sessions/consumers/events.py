@@ -35,6 +35,7 @@ class EventStream(OwnsOneTask):
     """GET /v1/sessions/{id}/events."""
 
     has_started = False
+    _sent_at = 0.0
 
     async def http_request(self, message: dict[str, Any]) -> None:
         """Start the stream once the request is complete; its body means nothing."""
@@ -59,26 +60,32 @@ class EventStream(OwnsOneTask):
 
     async def _relay_until_stopping(self, reader: Reader) -> None:
         stopping = runtime.current().stopping
+        self._sent_at = asyncio.get_running_loop().time()
         async with asyncio.TaskGroup() as group:
             relay = group.create_task(self._relay(reader))
-            stop = group.create_task(stopping.wait())
-            await asyncio.wait({relay, stop}, return_when=asyncio.FIRST_COMPLETED)
+            helpers = [group.create_task(stopping.wait()), group.create_task(self._beat())]
+            await asyncio.wait({relay, *helpers}, return_when=asyncio.FIRST_COMPLETED)
             # A client that is cut off here comes back with the id it has.
-            relay.cancel()
-            stop.cancel()
+            for task in (relay, *helpers):
+                task.cancel()
 
     async def _relay(self, reader: Reader) -> None:
         while True:
-            try:
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
-                    batch = await reader.next()
-            except TimeoutError:
-                await self._send(sse.HEARTBEAT, more=True)
-                continue
-            if frames := _frames(batch):
+            batch = await reader.next()
+            if frames := _last_frames.of(batch):
                 await self._send(frames, more=True)
             if batch.is_end:
                 return
+
+    async def _beat(self) -> None:
+        """Send a comment whenever nothing was sent for so long; cancelled with the stream."""
+        loop = asyncio.get_running_loop()
+        while True:
+            idle_seconds = loop.time() - self._sent_at
+            if idle_seconds >= HEARTBEAT_SECONDS:
+                await self._send(sse.HEARTBEAT, more=True)
+            else:
+                await asyncio.sleep(HEARTBEAT_SECONDS - idle_seconds)
 
     def _last_event_id(self) -> str | None:
         """Return where to go on: the header wins over the query."""
@@ -106,12 +113,30 @@ class EventStream(OwnsOneTask):
 
     async def _send(self, body: bytes, *, more: bool = False) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": more})
+        self._sent_at = asyncio.get_running_loop().time()
 
 
-def _frames(batch: Batch) -> bytes:
-    """Return a batch as it is sent: one piece, however many events."""
-    gap = sse.GAP if batch.has_gap else b""
-    return gap + b"".join(sse.frame(number, encoded) for number, encoded in batch.items)
+class _Frames:
+    """The batch that was sent last, as it is sent.
+
+    Readers that keep up are all handed the same batch, one after the other: its frames are built
+    once, and are in memory once while clients are slow to take them.
+    """
+
+    def __init__(self) -> None:
+        self._batch: Batch | None = None
+        self._frames = b""
+
+    def of(self, batch: Batch) -> bytes:
+        """Return a batch as it is sent: one piece, however many events."""
+        if batch is not self._batch:
+            gap = sse.GAP if batch.has_gap else b""
+            frames = (sse.frame(number, encoded) for number, encoded in batch.items)
+            self._batch, self._frames = batch, gap + b"".join(frames)
+        return self._frames
+
+
+_last_frames = _Frames()
 
 
 def query_value(query_string: bytes, name: str) -> str | None:

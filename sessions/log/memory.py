@@ -1,8 +1,9 @@
 """The session log of one process, in its memory.
 
 Everything happens on the event loop. No tasks are owned: a reader waits in its caller's task, and
-publishing only schedules one wake-up of all readers of a ring for the loop's next turn, so that its
-cost does not depend on how many there are.
+publishing only schedules one wake-up of all readers of a ring, so that its cost does not depend on
+how many there are. It comes once a turn of the loop has brought nothing more: waking many readers
+takes longer than publishing, and a burst reaches them in few batches instead of item by item.
 """
 
 import asyncio
@@ -13,7 +14,14 @@ from sessions.log import MAX_CHUNK_BYTES, Batch, Reader, Starts, Writer
 from sessions.log.ring import Place, Ring, split_output
 from telorunner.errors import StaleFence
 
-MAX_BATCH_BYTES = 1_048_576
+# A reader that stalls keeps its batch alive, also once the ring has let go of it.
+MAX_BATCH_BYTES = 16_384
+
+# A burst is gathered no further than this. What is read at once is sent at once: the bytes also
+# keep a lone reader of a flood close behind it.
+GATHERED_BYTES = 65_536
+GATHERED_TURNS = 256
+GATHERED_SECONDS = 0.05
 
 _END = Batch((), is_end=True)
 
@@ -27,13 +35,20 @@ class _Feed:
         self.is_dropped = False
         self._changed = asyncio.Event()
         self._waiting = 0
+        # Of the wake-up that is due: turns waited, until when, bytes come so far and since then.
         self._is_wake_due = False
+        self._turns = 0
+        self._gather_until = 0.0
+        self._gathered_bytes = self._new_bytes = 0
 
-    def wake(self) -> None:
-        """Let every waiting reader look again, on the loop's next turn."""
+    def wake(self, new_bytes: int = 0) -> None:
+        """Let every waiting reader look again, soon; `new_bytes` (0: none) are there to be read."""
+        self._new_bytes += new_bytes
         if self._waiting and not self._is_wake_due:
             self._is_wake_due = True
-            asyncio.get_running_loop().call_soon(self._wake)
+            self._turns = self._gathered_bytes = 0
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._gather, loop)
 
     async def wait(self) -> None:
         """Wait for the next wake-up."""
@@ -43,9 +58,24 @@ class _Feed:
         finally:
             self._waiting -= 1
 
-    def _wake(self) -> None:
-        # Setting releases those who wait now; clearing makes the next ones wait again.
+    def _gather(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Wake the readers, or wait for another turn of the loop while every one brings more."""
+        if not self._turns:
+            # NB: now, for the turn before may have been a long one: the readers' last round.
+            self._gather_until = loop.time() + GATHERED_SECONDS
+        brought_bytes, self._new_bytes = self._new_bytes, 0
+        self._gathered_bytes += brought_bytes
+        self._turns += 1
+        if (
+            brought_bytes
+            and self._gathered_bytes < GATHERED_BYTES
+            and self._turns < GATHERED_TURNS
+            and loop.time() < self._gather_until
+        ):
+            loop.call_soon(self._gather, loop)
+            return
         self._is_wake_due = False
+        # Setting releases those who wait now; clearing makes the next ones wait again.
         self._changed.set()
         self._changed.clear()
 
@@ -187,7 +217,7 @@ class _MemoryWriter:
     def _append(self, feed: _Feed, item: bytes) -> int:
         assert feed.ring is not None  # noqa: S101 - opening the log made the rings
         number = feed.ring.append(item)
-        feed.wake()
+        feed.wake(len(item))
         return number
 
 

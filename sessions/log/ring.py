@@ -61,6 +61,8 @@ class Ring:
         # Numbers after which something is missing, rising. Numbers up to `start` may have been
         # reserved and never used, so that even a reader at `start` cannot know it has everything.
         self._marks = [start] if start > 0 else []
+        # The batch read last: readers that stand at the same place share it.
+        self._recent: tuple[tuple[int, int, bool, int], Batch] | None = None
 
     @property
     def floor(self) -> int:
@@ -78,6 +80,7 @@ class Ring:
     def append(self, item: bytes) -> int:
         """Add an item, evict what no longer fits, return the item's number."""
         self.newest += 1
+        self._recent = None
         self._appended_bytes += len(item)
         self._items.append((self.newest, item))
         self._ends.append(self._appended_bytes)
@@ -115,11 +118,15 @@ class Ring:
             place.reported_mark = place.cursor
             following += 1
         last = self._marks[following] if following < len(self._marks) else self.newest
-        items = self._slice(place.cursor, last, max_bytes)
-        if not items and not has_gap:
+        if place.cursor >= last and not has_gap:
             return None
-        place.cursor += len(items)
-        return Batch(items, has_gap=has_gap)
+        key = (place.cursor, last, has_gap, max_bytes)
+        if self._recent is None or self._recent[0] != key:
+            items = self._slice(place.cursor, last, max_bytes)
+            self._recent = (key, Batch(items, has_gap=has_gap))
+        batch = self._recent[1]
+        place.cursor += len(batch.items)
+        return batch
 
     def _slice(self, after: int, last: int, max_bytes: int) -> list[tuple[int, bytes]]:
         """Return the items above `after` up to number `last`, within the bound."""
