@@ -1,25 +1,30 @@
-"""Bundles: the rules of their paths, and the archive that travels to the pod; pure.
+"""Bundles: the rules of their paths, the archive, and how it travels to the pod; pure.
 
 The archive is deterministic: the same files give the same bytes, whatever order they came in.
 """
 
 import gzip
 import io
+import secrets
 import tarfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sessions.states import Delivery
 from telorunner.errors import BundleTooLarge, InvalidBundle
 
 # NAME_MAX and PATH_MAX of Linux: an archive with more in it cannot be unpacked.
 MAX_SEGMENT_BYTES = 255
 MAX_PATH_BYTES = 4096
+# 10 MB of deep paths name millions of folders, gigabytes of archive.
+MAX_FOLDERS = 10_000
 # A ConfigMap holds 1 MiB of data, which is base64 on its way; this leaves room for the rest.
 INLINE_MAX_BYTES = 700 * 1024
 # The user that session containers run as.
 OWNER_ID = 1000
 # Beyond level 6 a text gets under 1 % smaller for twice the time.
 GZIP_LEVEL = 6
+TOKEN_BYTES = 24
 
 
 @dataclass(frozen=True)
@@ -82,7 +87,10 @@ def check(files: Iterable[File], entries: Sequence[tuple[str, str]]) -> Bundle:
         if path in checked:
             raise InvalidBundle(f"{pointer}: another file has this path.")
         checked[path] = file.contents
-    for folder in _folders(checked):
+    folders = _folders(checked)
+    if len(folders) > MAX_FOLDERS:
+        raise InvalidBundle(f"The bundle has more than {MAX_FOLDERS:,} folders.")
+    for folder in folders:
         if folder in checked:
             index = list(checked).index(folder)
             raise InvalidBundle(f"/bundle/files/{index}/relativePath: this file is also a folder.")
@@ -96,12 +104,12 @@ def check(files: Iterable[File], entries: Sequence[tuple[str, str]]) -> Bundle:
 
 
 def _folders(paths: Iterable[str]) -> list[str]:
-    """Return every folder above the paths, each before what is in it."""
+    """Return every folder above the paths, each before what is in it; too many are cut off."""
     folders: set[str] = set()
     for path in paths:
         end = path.rfind("/")
         # What is above a known folder is known too.
-        while end > 0 and path[:end] not in folders:
+        while end > 0 and path[:end] not in folders and len(folders) <= MAX_FOLDERS:
             folders.add(path[:end])
             end = path.rfind("/", 0, end)
     return sorted(folders)
@@ -133,14 +141,31 @@ def _member(path: str, size: int, *, is_folder: bool = False) -> tarfile.TarInfo
     return member
 
 
-def require_inline(archive: bytes) -> None:
-    """Refuse an archive that does not fit into a ConfigMap.
+def choose_delivery(archive: bytes, allowed: str) -> Delivery:
+    """Return how an archive travels; `allowed` is auto, inline or fetch.
+
+    Under auto what fits into a ConfigMap goes in one: an init container costs a whole second.
 
     Raises:
-        BundleTooLarge: It is larger than INLINE_MAX_BYTES.
+        BundleTooLarge: It must go inline, and is larger than INLINE_MAX_BYTES.
     """
-    if len(archive) > INLINE_MAX_BYTES:
+    if allowed == Delivery.FETCH:
+        return Delivery.FETCH
+    if len(archive) <= INLINE_MAX_BYTES:
+        return Delivery.INLINE
+    if allowed == Delivery.INLINE:
         raise BundleTooLarge(
             f"The bundle is {len(archive):,} bytes packed; this runner takes at most "
             f"{INLINE_MAX_BYTES:,} bytes of tar.gz."
         )
+    return Delivery.FETCH
+
+
+def new_token() -> str:
+    """Return a token for one fetch of an archive."""
+    return secrets.token_hex(TOKEN_BYTES)
+
+
+def fetch_url(self_url: str, session_id: str, token: str) -> str:
+    """Return where a pod fetches its archive; `self_url` is how pods reach the runner."""
+    return f"{self_url}/internal/bundles/{session_id}?token={token}"

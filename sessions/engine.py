@@ -29,6 +29,8 @@ Duty = Callable[[], Coroutine[Any, Any, None]]
 LOOK_SECONDS = 1.0
 CLAIM_LIMIT = 100
 PURGE_SECONDS = 3600.0
+# What is too late to be fetched is refused at once, and kept this much longer at most.
+DROP_SECONDS = 15.0
 # How often evictions are looked for: an ended session may stay this much longer than its time.
 SHORTEST_EVICTION_SECONDS = 1.0
 LONGEST_EVICTION_SECONDS = 30.0
@@ -90,6 +92,7 @@ class Engine:
             "sessions": partial(self._look_after, group),
             "evictions": self._evict,
             "history": self._purge,
+            "bundles": self._drop_bundles,
             "reconciler": self._reconciler.run,
         }
 
@@ -201,6 +204,13 @@ class Engine:
             with suppress(Unavailable):
                 await store.purge_history(datetime.now(UTC) - kept)
             await asyncio.sleep(PURGE_SECONDS)
+
+    async def _drop_bundles(self) -> None:
+        while True:
+            with suppress(Unavailable):
+                for session_id in await store.drop_unfetched(datetime.now(UTC)):
+                    logger.warning("A bundle was not fetched.", extra={"session": session_id})
+            await asyncio.sleep(DROP_SECONDS)
 
     async def _wind_down(self) -> None:
         """Stop every session, in a bound, where the operator wants that."""

@@ -110,10 +110,19 @@ class Session(models.Model):
 
 
 class Bundle(models.Model):
-    """A session's files as a deterministic tar.gz; dropped when the session is evicted."""
+    """A session's files as a deterministic tar.gz.
+
+    The archive is emptied when nothing needs it any more: once it was fetched, not fetched in time,
+    or the session has ended. The row goes when the session is evicted.
+    """
 
     session = models.OneToOneField(Session, primary_key=True, on_delete=models.CASCADE)
     archive = models.BinaryField()
+    # What the pod fetches the archive with, sealed by telorunner.secretbox; emptied with it.
+    token_sealed = models.BinaryField(default=b"", blank=True)
+    # The one transfer that may send the archive's last piece, and since when it may.
+    claim = models.CharField(max_length=32, blank=True, default="")
+    claimed_at = models.DateTimeField(null=True, blank=True)
     # [{"path", "size"}], for staff.
     files = models.JSONField(default=list)
 

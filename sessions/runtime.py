@@ -11,6 +11,7 @@ from typing import Protocol
 
 from sessions.bus import Bus
 from sessions.log import SessionLog
+from sessions.reachability import MAX_DIALS
 from telorunner.conf import Settings
 from telorunner.errors import Stopping
 from telorunner.kube.client import Cluster
@@ -25,9 +26,31 @@ class EngineState(Protocol):
         """Whether the engine runs and may decide."""
 
 
+class SelfUrl:
+    """The base URL that pods reach this runner at: configured, or known once it listens."""
+
+    def __init__(self, configured: str = "") -> None:
+        self._url = configured
+        self._is_known = asyncio.Event()
+        if configured:
+            self._is_known.set()
+
+    def listening_at(self, url: str) -> None:
+        """Take the address that the server listens on, unless another was configured."""
+        self._url = self._url or url
+        self._is_known.set()
+
+    async def get(self) -> str:
+        """Return the URL, as soon as it is known."""
+        await self._is_known.wait()
+        return self._url
+
+
 @dataclass
 class Runtime:
     """What a running process works with; `stopping` is set when the process begins to go down.
+
+    `dials` bounds how many sockets look at once whether ports of pods can be reached.
 
     `engine` is None while the process has no engine.
     """
@@ -39,7 +62,9 @@ class Runtime:
     pods: Informer
     loop: asyncio.AbstractEventLoop
     engine: EngineState | None = None
+    self_url: SelfUrl = field(default_factory=SelfUrl)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    dials: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_DIALS))
 
 
 _current: Runtime | None = None

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessions.states import IoMode, Mode, Protocol, PullPolicy, StatusKind
+from sessions.states import Delivery, IoMode, Mode, Protocol, PullPolicy, StatusKind
 
 # The one application of a run session that names none.
 DEFAULT_APP_NAME = "app"
@@ -91,13 +91,15 @@ class SessionSpec:
     apps: tuple[App, ...]
     limits: Limits
     is_inspected: bool = False
+    delivery: Delivery = Delivery.INLINE
 
     def to_json(self) -> dict[str, Any]:
-        """Return the part of the row's JSON column: image, pullPolicy, apps, limits, inspect."""
+        """Return the row's JSON column: image, pullPolicy, delivery, apps, limits, inspect."""
         return {
             "image": self.image,
             "pullPolicy": str(self.pull_policy),
             "inspect": self.is_inspected,
+            "delivery": str(self.delivery),
             "apps": [
                 {
                     "name": app.name,
@@ -125,6 +127,8 @@ class SessionSpec:
             image=data["image"],
             pull_policy=PullPolicy(data["pullPolicy"]),
             is_inspected=data["inspect"],
+            # Rows of before there was a choice do not say it.
+            delivery=Delivery(data.get("delivery", Delivery.INLINE)),
             apps=tuple(
                 App(
                     name=app["name"],
@@ -150,12 +154,15 @@ class RunPodSpec:
     """Everything the manifest of a run pod is built from.
 
     `env` is the session's own, already merged with TELO_REGISTRY_URL; the names that the runner
-    sets itself override it in the builder. It never shows in a repr.
+    sets itself override it in the builder. It never shows in a repr, nor does `bundle_url`, which
+    holds the token of a fetched delivery (and is empty for any other).
     """
 
     session: SessionSpec
     namespace: str
     managed_by: str
     env: Mapping[str, str] = field(repr=False)
+    init_image: str = ""
+    bundle_url: str = field(default="", repr=False)
     image_pull_secret: str = ""
     runtime_class: str = ""

@@ -63,6 +63,13 @@ class Protocol(StrEnum):
     UDP = "udp"
 
 
+class Delivery(StrEnum):
+    """How a bundle reaches its pod: in a ConfigMap, or fetched from the runner by its URL."""
+
+    INLINE = "inline"
+    FETCH = "fetch"
+
+
 class PullPolicy(StrEnum):
     """The client's word for the Pod's imagePullPolicy."""
 

@@ -15,7 +15,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "telorunner.settings")
 # NB: this sets Django up, which the consumers' models need before they are imported.
 _django: Any = get_asgi_application()
 
-from sessions.consumers import EventStream, TerminalSocket  # noqa: E402 - see the line above
+from sessions.consumers import EventStream, TerminalSocket, send_bundle  # noqa: E402 - see the line above
 from telorunner.conf import Settings  # noqa: E402
 from telorunner.cors import Cors, Guard  # noqa: E402
 from telorunner.errors import MethodNotAllowed  # noqa: E402
@@ -23,6 +23,7 @@ from telorunner.jsonerrors import JsonErrors, answer  # noqa: E402
 from telorunner.staticfiles import StaticFiles  # noqa: E402
 
 EVENTS_PATH = re.compile(r"/v1/sessions/(?P<session_id>[^/]+)/events")
+BUNDLE_PATH = re.compile(r"/internal/bundles/(?P<session_id>[^/]+)")
 TERMINAL_PATH = re.compile(r"/v1/sessions/(?P<session_id>[^/]+)/io")
 UNKNOWN_SOCKET_CODE = 4404
 
@@ -30,6 +31,7 @@ UNKNOWN_SOCKET_CODE = 4404
 def build_application(config: Settings) -> ASGIApp:
     """Return the whole application for a configuration."""
     http = _route(EVENTS_PATH, _only_get(EventStream.as_asgi()), otherwise=_django)
+    http = _route(BUNDLE_PATH, _only_get(send_bundle), otherwise=http)
     http = JsonErrors(StaticFiles(http), is_debug=config.debug)
     http = Cors(Guard(http, config.cors_origins), config.cors_origins)
     sockets = _route(TERMINAL_PATH, TerminalSocket.as_asgi(), otherwise=_unknown_socket)

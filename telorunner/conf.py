@@ -22,6 +22,7 @@ from telorunner.values.quantity import parse_bytes, parse_cpu_millis
 PROJECT_DIR = Path(__file__).resolve().parent.parent
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
+_BASE_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 
@@ -87,6 +88,19 @@ def _origin(value: str) -> str:
         or "@" in parts.netloc
     ):
         raise ValueError("must be * or a comma list of origins such as https://editor.example")
+    return value
+
+
+def _self_url(value: str) -> str:
+    problem = "must be the URL that pods reach the runner at, such as http://runner.example:8062"
+    try:
+        parts = urlsplit(value)
+        is_address = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError as exc:
+        raise ValueError(problem) from exc
+    # A path, a query, credentials, or anything that has to be quoted, is more than that.
+    if value and not (is_address and _BASE_URL.fullmatch(value)):
+        raise ValueError(f"{problem}: scheme, host and port, without a path or credentials")
     return value
 
 
@@ -186,10 +200,17 @@ class Settings(BaseSettings):
     image_pull_grace_seconds: Annotated[Integer, Field(ge=0, le=86_400)] = Field(
         default=60, validation_alias="RUNNER_IMAGE_PULL_GRACE_SECONDS"
     )
-    bundle_delivery: Literal["auto", "inline"] = Field(
+    bundle_delivery: Literal["auto", "inline", "fetch"] = Field(
         default="auto", validation_alias="RUNNER_BUNDLE_DELIVERY"
     )
-    telo_registry_url: str = Field(default="", validation_alias="TELO_REGISTRY_URL")
+    init_image: Annotated[str, AfterValidator(_image)] = Field(
+        default="busybox:stable", validation_alias="RUNNER_INIT_IMAGE"
+    )
+    self_url: Annotated[str, AfterValidator(_self_url)] = Field(
+        default="", validation_alias="RUNNER_SELF_URL"
+    )
+    # It may hold credentials.
+    telo_registry_url: str = Field(default="", validation_alias="TELO_REGISTRY_URL", repr=False)
 
     cluster_setting: Literal["auto", "local", "kubeconfig", "in-cluster"] = Field(
         default="auto", validation_alias="RUNNER_CLUSTER"
@@ -229,6 +250,21 @@ class Settings(BaseSettings):
         """The address to listen on."""
         default = "127.0.0.1" if self.cluster is ClusterKind.LOCAL else "0.0.0.0"  # noqa: S104 - documented default
         return self.host_setting or default
+
+    def require_self_url(self) -> None:
+        """Refuse to run sessions whose pods could not fetch what they are to fetch.
+
+        The local cluster's pods are on this machine: what the server listens on is their URL.
+
+        Raises:
+            ConfigError: RUNNER_SELF_URL is needed, and there is none.
+        """
+        is_needed = self.cluster is not ClusterKind.LOCAL and self.bundle_delivery != "inline"
+        if is_needed and not self.self_url:
+            raise ConfigError(
+                "RUNNER_SELF_URL: must be the URL that pods reach the runner at, such as "
+                "http://runner.example:8062, unless RUNNER_BUNDLE_DELIVERY is inline"
+            )
 
     @property
     def has_origin_list(self) -> bool:

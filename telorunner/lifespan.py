@@ -14,7 +14,7 @@ from sessions import store
 from sessions.bus.memory import MemoryBus
 from sessions.engine import Engine
 from sessions.log.memory import MemoryLog
-from sessions.runtime import Runtime, installed
+from sessions.runtime import Runtime, SelfUrl, installed
 from telorunner.conf import ClusterKind, Settings
 from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
 from telorunner.kube.informer import Informer
@@ -90,6 +90,7 @@ def _build_runtime(config: Settings, cluster: Cluster) -> Runtime:
         cluster=cluster,
         pods=Informer(cluster, selector=managed_selector(config.managed_by)),
         loop=asyncio.get_running_loop(),
+        self_url=SelfUrl(config.self_url),
     )
 
 

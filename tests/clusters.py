@@ -2,6 +2,7 @@
 
 import os
 import re
+import socket
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ import orjson
 from telorunner.conf import ClusterKind
 from telorunner.kube.client import ClusterSettings, open_cluster
 from telorunner.kube.objects import MANAGED_BY_LABEL, list_objects
-from tests.serving import KERNEL_DIR, Process
+from tests.serving import KERNEL_DIR, MANAGE, Process
 
 LOCAL_IMAGE = "telorun/node:latest-slim"
 MANAGED_BY = "telo-k8s-runner"
@@ -29,6 +30,9 @@ class ClusterUnderTest:
     image: str
     kubeconfig: Path
     namespace: str
+    process: Process | None = None
+    # The delivery of bundles by URL; None: nothing says how pods reach this machine.
+    fetching: Mapping[str, str] | None = None
 
     async def objects(self, resource: str) -> list[str]:
         """Return the names of the runner's objects of one kind."""
@@ -45,7 +49,7 @@ class ClusterUnderTest:
 
 
 @contextmanager
-def local_cluster(data_dir: Path) -> Iterator[ClusterUnderTest]:
+def local_cluster(data_dir: Path, script: Path = MANAGE) -> Iterator[ClusterUnderTest]:
     """Run the local cluster in a process of its own, as late as a kubelet with what it reports."""
     environment = {
         "RUNNER_CLUSTER": "local",
@@ -53,7 +57,7 @@ def local_cluster(data_dir: Path) -> Iterator[ClusterUnderTest]:
         "RUNNER_LOCAL_KUBELET_DELAYS": "true",
         "PATH": f"{KERNEL_DIR}:{os.environ['PATH']}",
     }
-    process = Process("runcluster", environment=environment)
+    process = Process("runcluster", environment=environment, script=script)
     try:
         process.wait_for(re.compile(r"kubeconfig"))
         yield ClusterUnderTest(
@@ -63,6 +67,8 @@ def local_cluster(data_dir: Path) -> Iterator[ClusterUnderTest]:
             image=LOCAL_IMAGE,
             kubeconfig=data_dir / "localcluster" / "kubeconfig",
             namespace="telo-sessions",
+            process=process,
+            fetching=environment,
         )
     finally:
         process.stop()
@@ -80,21 +86,44 @@ def real_cluster(data_dir: Path, namespace: str) -> Iterator[ClusterUnderTest]:
             "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
         },
     }
+    environment = {
+        "RUNNER_CLUSTER": "kubeconfig",
+        "KUBECONFIG": os.environ["KUBECONFIG"],
+        "RUNNER_SESSION_NAMESPACE": namespace,
+        "RUNNER_IMAGE": image,
+    }
     subprocess.run(["kubectl", "create", "-f", "-"], input=orjson.dumps(manifest), check=True)
     try:
         yield ClusterUnderTest(
             kind="real",
             data_dir=data_dir,
+            # Inline, pods need no way to the runner.
             environment={
-                "RUNNER_CLUSTER": "kubeconfig",
-                "KUBECONFIG": os.environ["KUBECONFIG"],
-                "RUNNER_SESSION_NAMESPACE": namespace,
-                "RUNNER_IMAGE": image,
+                **environment,
                 "RUNNER_HOST": "127.0.0.1",
+                "RUNNER_BUNDLE_DELIVERY": "inline",
             },
             image=image,
             kubeconfig=Path(os.environ["KUBECONFIG"]),
             namespace=namespace,
+            fetching=_fetching(environment),
         )
     finally:
         subprocess.run(["kubectl", "delete", "namespace", namespace, "--wait=false"], check=True)
+
+
+def _fetching(environment: Mapping[str, str]) -> Mapping[str, str] | None:
+    """Return the environment of a runner that pods reach at an address of this machine."""
+    host = os.environ.get("TELORUNNER_TEST_SELF_HOST")
+    image = os.environ.get("TELORUNNER_TEST_INIT_IMAGE")
+    if not host or not image:
+        return None
+    with socket.create_server((host, 0)) as taken:
+        port = taken.getsockname()[1]
+    return {
+        **environment,
+        "RUNNER_HOST": host,
+        "PORT": str(port),
+        "RUNNER_SELF_URL": f"http://{host}:{port}",
+        "RUNNER_INIT_IMAGE": image,
+    }

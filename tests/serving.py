@@ -11,6 +11,9 @@ from pathlib import Path
 from queue import Empty, Queue
 
 ROOT = Path(__file__).resolve().parent.parent
+MANAGE = ROOT / "manage.py"
+# The same, in a process that tells what it holds.
+WATCHED = ROOT / "tests" / "watched.py"
 KERNEL_DIR = ROOT / "tests" / "kernel"
 START_SECONDS = 60.0
 # What README and the contract of `make run` promise.
@@ -22,7 +25,9 @@ _LISTENING = re.compile(r"Listening on (http://[0-9.]+:[0-9]+)")
 class Process:
     """One process of the platform, its output kept for the failure message of a test."""
 
-    def __init__(self, *arguments: str, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, *arguments: str, environment: Mapping[str, str], script: Path = MANAGE
+    ) -> None:
         inherited = {
             name: value
             for name, value in os.environ.items()
@@ -32,7 +37,7 @@ class Process:
         self.output: list[str] = []
         self._lines: Queue[str | None] = Queue()
         self._process = subprocess.Popen(
-            [sys.executable, str(ROOT / "manage.py"), *arguments],
+            [sys.executable, str(script), *arguments],
             env={**inherited, "PYTHONUNBUFFERED": "1", **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -53,6 +58,9 @@ class Process:
                 self.output.append(line)
                 self._lines.put(line)
         self._lines.put(None)
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
 
     def wait_for(self, pattern: re.Pattern[str]) -> re.Match[str]:
         """Return the first match in the output; fail with all of it where none comes."""
@@ -84,7 +92,10 @@ class Process:
 class Platform:
     """`serve` on a data folder, with the test kernel as the session image's `telo`."""
 
-    def __init__(self, data_dir: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, data_dir: Path, environment: Mapping[str, str], *, script: Path = MANAGE
+    ) -> None:
+        self._script = script
         self.environment = {
             "RUNNER_DATA_DIR": str(data_dir),
             "PORT": "0",
@@ -96,7 +107,7 @@ class Platform:
 
     def start(self) -> None:
         """Start serving; `url` is where."""
-        self.process = Process("serve", environment=self.environment)
+        self.process = Process("serve", environment=self.environment, script=self._script)
         try:
             self.url = self.process.wait_for(_LISTENING)[1]
         except AssertionError:

@@ -16,7 +16,7 @@ from sessions import admission, bundles, runtime, store
 from sessions.actions import offers
 from sessions.admission import RequestedLimits
 from sessions.spec import DEFAULT_APP_NAME, App, Limits, Port, SessionSpec
-from sessions.states import Mode, PullPolicy
+from sessions.states import Delivery, Mode, PullPolicy
 from telorunner.conf import Settings
 from telorunner.errors import (
     AgentRequiresWatch,
@@ -50,7 +50,8 @@ class Wanted:
     env: Mapping[str, str] = field(repr=False)
     image: str
     pull_policy: PullPolicy
-    registry_url: str = ""
+    # It may hold credentials.
+    registry_url: str = field(default="", repr=False)
     apps: tuple[App, ...] = ()
     ports: tuple[Port, ...] = ()
     limits: RequestedLimits = field(default_factory=RequestedLimits)
@@ -83,7 +84,7 @@ def create(wanted: Wanted, config: Settings) -> Created:
     _refuse_watch(wanted)
     apps = _apps(wanted, bundle)
     archive = bundles.pack(bundle.files)
-    bundles.require_inline(archive)
+    delivery = bundles.choose_delivery(archive, config.bundle_delivery)
 
     session = SessionSpec(
         session_id="",  # admission gives it one
@@ -93,6 +94,7 @@ def create(wanted: Wanted, config: Settings) -> Created:
         apps=apps,
         limits=admission.clamp_limits(wanted.limits, _ceiling(config)),
         is_inspected=wanted.is_inspected,
+        delivery=delivery,
     )
     new = store.NewSession(
         spec=session,
@@ -100,6 +102,7 @@ def create(wanted: Wanted, config: Settings) -> Created:
         archive=archive,
         files=[{"path": path, "size": len(data)} for path, data in sorted(bundle.files.items())],
         created_at=timezone.now(),
+        token_sealed=_token_sealed(delivery),
     )
     admitted = store.write(admission.admit, new, max_sessions=config.max_sessions)
     _forget(running, admitted.evicted_ids)
@@ -154,6 +157,10 @@ def _env(wanted: Wanted, config: Settings) -> dict[str, str]:
     if registry_url:
         env.setdefault(REGISTRY_VARIABLE, registry_url)
     return env
+
+
+def _token_sealed(delivery: Delivery) -> bytes:
+    return store.seal_token(bundles.new_token()) if delivery is Delivery.FETCH else b""
 
 
 def _ceiling(config: Settings) -> Limits:

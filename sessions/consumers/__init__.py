@@ -1,6 +1,7 @@
-"""The streams of /v1: a session's events, and the terminal of one of its applications."""
+"""What is streamed: a session's events, an application's terminal, and the bundle to its pod."""
 
+from sessions.consumers.bundle import send_bundle
 from sessions.consumers.events import EventStream
 from sessions.consumers.terminal import TerminalSocket
 
-__all__ = ["EventStream", "TerminalSocket"]
+__all__ = ["EventStream", "TerminalSocket", "send_bundle"]

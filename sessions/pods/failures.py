@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from sessions.pods import reading
+from sessions.pods.fetch import FETCH_CONTAINER
 from sessions.pods.reading import Container, Pod
 from sessions.pods.run import SESSION_CONTAINER
 from sessions.spec import Status, exited, failed
@@ -38,6 +39,7 @@ _NO_SHELL = (
     "the image has no shell: inline delivery of the bundle (RUNNER_BUNDLE_DELIVERY) needs sh and "
     "tar in the image"
 )
+_NO_INIT_SHELL = "the image has no shell: RUNNER_INIT_IMAGE needs sh, wget and tar"
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ def block(pod: Pod) -> Block | None:
     """Return the wait that keeps a pod from ever starting, None if there is none."""
     for name, reason, message in reading.waits(pod):
         if reason in _HOPELESS or reason in _PATIENT:
-            detail = _NO_SHELL if _lacks_shell(message) else reading.cut(message)
+            detail = _no_shell(name) if _lacks_shell(message) else reading.cut(message)
             sentence = f'container "{name}" cannot start: {reason}'
             return Block(_joined(sentence, detail), reason in _HOPELESS)
     return None
@@ -145,7 +147,7 @@ def _container_failure(pod: Pod, status: Container, kind: str) -> str:
 def _detail(pod: Pod, status: Container, ended: Container) -> str:
     message = ended.get("message") or ""
     if _lacks_shell(message):
-        return _NO_SHELL
+        return _no_shell(status.get("name") or "")
     if ended.get("reason") == "OOMKilled":
         return _memory_limit(pod, status)
     if message:
@@ -201,6 +203,10 @@ def _deletion(pod: Pod) -> str:
 
 def _lacks_shell(message: str) -> bool:
     return _SH_NOT_FOUND.search(message) is not None
+
+
+def _no_shell(container: str) -> str:
+    return _NO_INIT_SHELL if container == FETCH_CONTAINER else _NO_SHELL
 
 
 def _joined(sentence: str, detail: str) -> str:

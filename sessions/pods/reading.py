@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
+from ipaddress import ip_address
 from typing import Any
 
 Pod = Mapping[str, Any]
@@ -71,6 +72,17 @@ def condition(pod: Pod, kind: str) -> Mapping[str, Any]:
 def is_true(pod: Pod, kind: str) -> bool:
     """Tell whether a condition is there and holds."""
     return condition(pod, kind).get("status") == "True"
+
+
+def address(pod: Pod) -> str:
+    """Return the pod's IP address, empty while it has none that can be dialled."""
+    value = section(pod, "status").get("podIP")
+    try:
+        parsed = ip_address(value if isinstance(value, str) else "")
+    except ValueError:
+        return ""
+    # NB: the unspecified address would be the runner's own machine.
+    return "" if parsed.is_unspecified or parsed.is_multicast else str(parsed)
 
 
 def time(value: Any) -> datetime | None:

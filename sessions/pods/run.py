@@ -1,7 +1,9 @@
-"""The pod and the ConfigMap of a run session with inline delivery; pure.
+"""The pod of a run session, and the ConfigMap of its bundle with inline delivery; pure.
 
-The container starts a fixed shell text that unpacks the bundle, waits for its terminal and becomes
-the `telo` command line. Everything of the session reaches it as arguments, never as shell text.
+With inline delivery the container starts a fixed shell text that unpacks the bundle, waits for its
+terminal and becomes the `telo` command line. With a fetched one an init container unpacks it, and
+the container is the command line. Everything of the session reaches a shell as arguments or
+variables, never as text.
 """
 
 import base64
@@ -9,9 +11,10 @@ import re
 from typing import Any
 
 from sessions.pods import hardening
+from sessions.pods.fetch import FETCH_CONTAINER, FETCH_SCRIPT, URL_VARIABLE
 from sessions.pods.script import START_SCRIPT, TERMINATION_LOG
-from sessions.spec import App, RunPodSpec
-from sessions.states import IoMode, PullPolicy
+from sessions.spec import RunPodSpec
+from sessions.states import Delivery, IoMode, PullPolicy
 from telorunner.kube.objects import session_labels
 
 SESSION_CONTAINER = "session"
@@ -66,6 +69,8 @@ def build_run_pod(spec: RunPodSpec) -> dict[str, Any]:
     """Return the manifest of a run session's pod."""
     session = spec.session
     name = object_name(session.session_id)
+    is_fetched = session.delivery is Delivery.FETCH
+    bundle = [] if is_fetched else [{"name": "bundle", "configMap": {"name": name}}]
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -81,9 +86,10 @@ def build_run_pod(spec: RunPodSpec) -> dict[str, Any]:
                 runtime_class=spec.runtime_class,
             ),
             "securityContext": hardening.hardened_pod_context(),
+            **({"initContainers": [_fetch_container(spec)]} if is_fetched else {}),
             "containers": [_session_container(spec)],
             "volumes": [
-                {"name": "bundle", "configMap": {"name": name}},
+                *bundle,
                 # The container's ephemeral-storage limit bounds what all of them may hold.
                 *({"name": volume, "emptyDir": {}} for volume in _SCRATCH),
             ],
@@ -100,15 +106,41 @@ _SCRATCH = {
 }
 
 
+def _fetch_container(spec: RunPodSpec) -> dict[str, Any]:
+    mounts = {volume: _SCRATCH[volume] for volume in ("app", "tmp")}
+    arguments = [FETCH_CONTAINER, f"{mounts['tmp']}/{ARCHIVE_KEY}", APP_DIR, TERMINATION_LOG]
+    return {
+        "name": FETCH_CONTAINER,
+        "image": spec.init_image,
+        "imagePullPolicy": _PULL_POLICIES[PullPolicy.MISSING],
+        "command": ["sh", "-c", literal(FETCH_SCRIPT)],
+        "args": [literal(argument) for argument in arguments],
+        "env": [{"name": URL_VARIABLE, "value": literal(spec.bundle_url)}],
+        "resources": hardening.resources(spec.session.limits),
+        "securityContext": hardening.hardened_container_context(),
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in mounts.items()],
+    }
+
+
 def _session_container(spec: RunPodSpec) -> dict[str, Any]:
     session = spec.session
     (app,) = session.apps
+    mounts: list[dict[str, Any]] = [
+        {"name": name, "mountPath": path} for name, path in _SCRATCH.items()
+    ]
+    # NB: options stand before the path: kernels hand everything after it to the application.
+    inspect = ["--inspect", f"0.0.0.0:{INSPECT_PORT}", "--no-open"] if session.is_inspected else []
+    telo = [literal(word) for word in ("telo", "run", *inspect, f"{APP_DIR}/{app.entry}")]
+    command: dict[str, Any] = {"command": telo}
+    if session.delivery is Delivery.INLINE:
+        start = ["telo-start", f"{BUNDLE_MOUNT}/{ARCHIVE_KEY}", APP_DIR, TERMINATION_LOG]
+        command = {"command": ["sh", "-c", literal(START_SCRIPT)], "args": [*start, *telo]}
+        mounts.insert(0, {"name": "bundle", "mountPath": BUNDLE_MOUNT, "readOnly": True})
     container: dict[str, Any] = {
         "name": SESSION_CONTAINER,
         "image": session.image,
         "imagePullPolicy": _PULL_POLICIES[session.pull_policy],
-        "command": ["sh", "-c", literal(START_SCRIPT)],
-        "args": [literal(argument) for argument in _arguments(app, session.is_inspected)],
+        **command,
         "workingDir": WORK_DIR,
         "env": [
             {"name": name, "value": literal(value)} for name, value in _environment(spec).items()
@@ -118,10 +150,7 @@ def _session_container(spec: RunPodSpec) -> dict[str, Any]:
         "tty": app.io is IoMode.TTY,
         "resources": hardening.resources(session.limits),
         "securityContext": hardening.hardened_container_context(),
-        "volumeMounts": [
-            {"name": "bundle", "mountPath": BUNDLE_MOUNT, "readOnly": True},
-            *({"name": name, "mountPath": path} for name, path in _SCRATCH.items()),
-        ],
+        "volumeMounts": mounts,
     }
     if app.ports:
         container["ports"] = [
@@ -130,24 +159,10 @@ def _session_container(spec: RunPodSpec) -> dict[str, Any]:
     return container
 
 
-def _arguments(app: App, is_inspected: bool) -> list[str]:
-    # NB: options stand before the path: kernels hand everything after it to the application.
-    inspect = ["--inspect", f"0.0.0.0:{INSPECT_PORT}", "--no-open"] if is_inspected else []
-    return [
-        "telo-start",
-        f"{BUNDLE_MOUNT}/{ARCHIVE_KEY}",
-        APP_DIR,
-        TERMINATION_LOG,
-        "telo",
-        "run",
-        *inspect,
-        f"{APP_DIR}/{app.entry}",
-    ]
-
-
 def _environment(spec: RunPodSpec) -> dict[str, str]:
     """Return the container's variables; the runner's own names win over the session's."""
     own = {"TELO_CACHE_DIR": CACHE_DIR, "HOME": HOME_DIR, "npm_config_cache": f"{HOME_DIR}/.npm"}
-    if spec.session.apps[0].io is IoMode.TTY:
-        own |= {"CLICOLOR_FORCE": "1", "FORCE_COLOR": "1"}
-    return {name: value for name, value in spec.env.items() if name not in own} | own
+    colour = {"CLICOLOR_FORCE": "1", "FORCE_COLOR": "1"}
+    theirs = {name: value for name, value in spec.env.items() if name not in own | colour}
+    # Streams are read by programs: there nobody forces colour, the client neither.
+    return theirs | own | (colour if spec.session.apps[0].io is IoMode.TTY else {})

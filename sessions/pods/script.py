@@ -8,12 +8,18 @@ Nothing of a session is ever part of it.
 # Source: https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
 TERMINATION_LOG = "/dev/termination-log"
 
+# What the text prints right before the application where its gate was opened by an attach: nothing
+# was printed before it. An application program command, which no terminal shows; the runner takes
+# it away. Source: ECMA-48, 8.3.2 (APC) and 5.6 (command strings).
+START_MARK = b"\x1b_telo-gate\x1b\\"
+
 # The fixed text. Its arguments: archive, target folder, termination log, then the command line.
 #
 # The archive is unpacked without owners and times, as user 1000 may set neither on the target.
 # The wait is the start gate: a terminal has no size until somebody has attached and sent one, so
 # nothing is printed before the attach is there. 75 rounds of 20 ms and two short processes each
-# come to about 2 s; unattended, without stty or without a terminal the application just starts.
+# come to about 2 s; unattended, without stty or without a terminal the application just starts,
+# and as the mark is missing then, whoever attaches knows that there may have been output before.
 # busybox's `stty size` fails while there is no size, that of coreutils prints `0 0`.
 START_SCRIPT = """\
 archive=$1 target=$2 notes=$3
@@ -37,7 +43,10 @@ if [ -t 0 ] && command -v stty >/dev/null 2>&1; then
   while [ "$rounds" -gt 0 ]; do
     case "$(stty size 2>/dev/null)" in
       '' | '0 0') sleep 0.02; rounds=$((rounds - 1)) ;;
-      *) rounds=0 ;;
+      *)
+        printf '\\033_telo-gate\\033\\\\'
+        rounds=0
+        ;;
     esac
   done
 fi

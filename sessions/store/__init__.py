@@ -4,22 +4,31 @@ The coroutines are what the engine's side calls; `read`, `write` and their async
 the way of everybody else. Nothing here talks to the cluster, to the log or to the bus.
 """
 
+from sessions.store.bundles import (
+    claim_fetch,
+    complete_fetch,
+    drop_unfetched,
+    load_bundle,
+    load_token,
+    redeem,
+    release_fetch,
+)
 from sessions.store.database import aread, awrite, close, read, write
 from sessions.store.engines import (
     LEASE_SECONDS,
     RENEW_SECONDS,
+    check_writable,
     claim,
     register_engine,
     renew_engine,
     retire_engine,
 )
-from sessions.store.environment import open_env, seal_env
+from sessions.store.environment import open_env, seal_env, seal_token
 from sessions.store.owned import (
     OwnedSession,
     fail,
     live_ids,
     load,
-    load_bundle,
     record_pod,
     record_progress,
     release,
@@ -39,8 +48,12 @@ __all__ = [
     "Unlogged",
     "aread",
     "awrite",
+    "check_writable",
     "claim",
+    "claim_fetch",
     "close",
+    "complete_fetch",
+    "drop_unfetched",
     "evict_ended",
     "fail",
     "insert",
@@ -49,17 +62,21 @@ __all__ = [
     "live_ids",
     "load",
     "load_bundle",
+    "load_token",
     "open_env",
     "purge_history",
     "read",
     "record_pod",
     "record_progress",
+    "redeem",
     "register_engine",
     "release",
+    "release_fetch",
     "renew_engine",
     "reserve_numbers",
     "retire_engine",
     "seal_env",
+    "seal_token",
     "status_of",
     "stop_wishes",
     "transition",

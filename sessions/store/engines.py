@@ -59,6 +59,17 @@ def _retire_engine(engine_id: str) -> None:
     Engine.objects.filter(id=engine_id).delete()
 
 
+async def check_writable() -> None:
+    """Write nothing, in the way that everything is written.
+
+    It waits for nobody's row; a database that is read-only, or whose writer is stuck, shows.
+
+    Raises:
+        Unavailable: The database takes no writes.
+    """
+    await awrite(Engine.objects.filter(id="").update, expires_at=Now())
+
+
 async def claim(engine_id: str, *, limit: int, is_sole_engine: bool = False) -> list[str]:
     """Take up to `limit` live sessions that no living engine owns, oldest first.
 

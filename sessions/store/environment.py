@@ -1,4 +1,4 @@
-"""Session env at rest: sealed with the process's keys before it reaches a row."""
+"""Session env and bundle tokens at rest: sealed by the process's keys before they reach a row."""
 
 from collections.abc import Mapping
 
@@ -29,3 +29,17 @@ def open_env(sealed: bytes) -> dict[str, str]:
         return {}
     opened: dict[str, str] = orjson.loads(secretbox.open(sealed, _keys()))
     return opened
+
+
+def seal_token(token: str) -> bytes:
+    """Return a bundle's token as the row keeps it."""
+    return secretbox.seal(token.encode(), _keys())
+
+
+def open_token(sealed: bytes) -> str:
+    """Return what `seal_token()` sealed.
+
+    Raises:
+        secretbox.CannotOpen: None of the keys opens it.
+    """
+    return secretbox.open(sealed, _keys()).decode()

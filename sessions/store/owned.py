@@ -16,11 +16,11 @@ from django.utils import timezone
 from sessions.models import Bundle, Session
 from sessions.spec import STOPPED, SessionSpec, Status, failed
 from sessions.states import LIVE, Phase, StatusKind, allowed_before
+from sessions.store.bundles import drop
 from sessions.store.database import aread, awrite
 from sessions.store.environment import open_env
 from sessions.store.rows import status_of, storable
 from telorunner import secretbox
-from telorunner.errors import NotFound
 
 
 @dataclass(frozen=True)
@@ -77,24 +77,6 @@ def _owned_row(engine_id: str, session_id: str) -> Session | None:
     return Session.objects.filter(id=session_id, engine=engine_id, status__in=LIVE).first()
 
 
-async def load_bundle(session_id: str) -> bytes:
-    """Return the session's archive.
-
-    Raises:
-        NotFound: It has been dropped.
-    """
-    archive = await aread(_archive, session_id)
-    if archive is None:
-        raise NotFound("The session's bundle is gone.")
-    return archive
-
-
-def _archive(session_id: str) -> bytes | None:
-    # psycopg returns a memoryview.
-    found = Bundle.objects.filter(session=session_id).values_list("archive", flat=True).first()
-    return None if found is None else bytes(found)
-
-
 async def transition(engine_id: str, session_id: str, fence: int, status: Status) -> bool:
     """Write a status, if the engine owns the session and the status may follow the row's.
 
@@ -124,7 +106,10 @@ def _transition(engine_id: str, session_id: str, fence: int, status: Status) -> 
     )
     if status.kind in (StatusKind.EXITED, StatusKind.FAILED):
         rows = rows.filter(stop_requested_at=None)
-    return rows.update(**changes) == 1
+    is_written = rows.update(**changes) == 1
+    if is_written and status.kind.is_terminal:
+        drop(Bundle.objects.filter(session=session_id))
+    return is_written
 
 
 async def fail(engine_id: str, session_id: str, message: str) -> bool:

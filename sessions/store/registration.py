@@ -13,7 +13,7 @@ from sessions.spec import SessionSpec
 class NewSession:
     """What is written down: the spec, the sealed env, and the archive with its list of files.
 
-    `files` is `[{"path", "size"}]`, for staff.
+    `files` is `[{"path", "size"}]`, for staff. `token_sealed` is empty unless it is to be fetched.
     """
 
     spec: SessionSpec
@@ -21,6 +21,7 @@ class NewSession:
     archive: bytes = field(repr=False)
     files: Sequence[Mapping[str, Any]] = field(repr=False)
     created_at: datetime
+    token_sealed: bytes = field(default=b"", repr=False)
 
 
 def is_taken(session_id: str) -> bool:
@@ -38,4 +39,9 @@ def insert(new: NewSession) -> None:
         env_sealed=new.env_sealed,
         created_at=new.created_at,
     )
-    Bundle.objects.create(session=session, archive=new.archive, files=list(new.files))
+    Bundle.objects.create(
+        session=session,
+        archive=new.archive,
+        files=list(new.files),
+        token_sealed=new.token_sealed,
+    )

@@ -14,7 +14,7 @@ from sessions.pods import failures
 from sessions.pods.hardening import GRACE_SECONDS
 from sessions.pods.run import object_name
 from sessions.spec import STOPPED, Status
-from sessions.states import Phase, StatusKind
+from sessions.states import Delivery, Phase, StatusKind
 from sessions.supervisor.session import Session
 from sessions.supervisor.start import is_own
 from telorunner import aio
@@ -124,7 +124,7 @@ async def _take_uid(session: Session) -> bool:
 
 
 async def _delete_config_map(session: Session) -> bool:
-    if not session.may_have_objects:
+    if not session.may_have_objects or session.row.spec.delivery is not Delivery.INLINE:
         return False
     cluster, name = session.runtime.cluster, object_name(session.session_id)
     try:

@@ -11,13 +11,13 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sessions import store
+from sessions import bundles, store
 from sessions.pods import failures, progress
 from sessions.pods.run import build_bundle_config_map, build_run_pod, object_name
 from sessions.spec import RunPodSpec
-from sessions.states import StatusKind
+from sessions.states import Delivery, StatusKind
 from sessions.supervisor.session import Session
-from telorunner import aio
+from telorunner import aio, secretbox
 from telorunner.conf import ClusterKind
 from telorunner.errors import (
     AlreadyExists,
@@ -38,10 +38,16 @@ Object = dict[str, Any]
 
 # The contract's: a pod that does not run by then fails the session.
 START_SECONDS = 180.0
+# A server that is not listening by then is not of this process.
+SELF_URL_SECONDS = 10.0
 
 _POD = "create: could not create the session pod"
 _CONFIG_MAP = "create: could not create the bundle's ConfigMap"
 _LOOK = "get: could not look for the session pod"
+_NO_URL = (
+    "create: the bundle is to be fetched by the pod, but the runner does not know its own address; "
+    "RUNNER_SELF_URL must be set"
+)
 _SEALED = (
     "the session's environment cannot be opened: the runner's secret key was changed, and the old "
     "one is not among DJANGO_SECRET_KEY_FALLBACKS"
@@ -71,8 +77,9 @@ async def ensure_pod(session: Session, deadline: float) -> Object:
     if session.stop_asked.is_set():
         raise StopAsked
     session.may_have_objects = True
-    await session.say(progress.DELIVERING)
-    await _attempt(session, deadline, _CONFIG_MAP, _create_config_map)
+    if session.row.spec.delivery is Delivery.INLINE:
+        await session.say(progress.DELIVERING)
+        await _attempt(session, deadline, _CONFIG_MAP, _create_config_map)
     pod = await _attempt(session, deadline, _POD, _create_pod)
     return _adopted(session, pod)
 
@@ -139,12 +146,21 @@ async def _create_pod(session: Session) -> Object:
     cluster, config = session.runtime.cluster, session.runtime.config
     if session.row.env is None:
         raise StartFailed(_SEALED, stage=_POD)
+    try:
+        bundle_url = await _bundle_url(session)
+    except NotFound:
+        # An attempt that had no answer may have made the pod, which has fetched its bundle since.
+        if pod := await _find(session):
+            return pod
+        raise
     manifest = build_run_pod(
         RunPodSpec(
             session=session.row.spec,
             namespace=cluster.namespace,
             managed_by=cluster.managed_by,
             env=session.row.env,
+            init_image=config.init_image,
+            bundle_url=bundle_url,
             image_pull_secret=config.image_pull_secret,
             runtime_class=config.runtime_class,
         )
@@ -153,6 +169,21 @@ async def _create_pod(session: Session) -> Object:
         return await objects.create(cluster, "pods", manifest)
     except AlreadyExists:
         return await objects.get(cluster, "pods", object_name(session.session_id))
+
+
+async def _bundle_url(session: Session) -> str:
+    """Return where the pod fetches its bundle, the same at every attempt; empty: it does not."""
+    if session.row.spec.delivery is not Delivery.FETCH:
+        return ""
+    try:
+        token = await store.load_token(session.session_id)
+        async with asyncio.timeout(SELF_URL_SECONDS):
+            self_url = await session.runtime.self_url.get()
+    except secretbox.CannotOpen:
+        raise StartFailed(_SEALED, stage=_POD) from None
+    except TimeoutError:
+        raise StartFailed(_NO_URL, stage=_POD) from None
+    return bundles.fetch_url(self_url, session.session_id, token)
 
 
 def _adopted(session: Session, pod: Object) -> Object:
@@ -194,6 +225,8 @@ def _why_gone(session: Session) -> str:
 
 async def own_config_map(session: Session, pod: Object) -> None:
     """Let the ConfigMap vanish with the pod; if that fails it is deleted by name at the end."""
+    if session.row.spec.delivery is not Delivery.INLINE:
+        return
     patch = {"metadata": {"ownerReferences": [objects.owner_reference(pod)]}}
     try:
         await objects.patch(

@@ -182,14 +182,18 @@ class TestTransitions:
 
 
 class TestRetention:
-    async def test_the_bundle_is_there_until_eviction(self, running: Runtime) -> None:
+    async def test_the_archive_goes_with_the_end_and_its_list_of_files_with_the_eviction(
+        self, running: Runtime
+    ) -> None:
         session_id = await admit(archive=b"archive")
-        await (await own(session_id)).become(exited(0))
+        owner = await own(session_id)
         assert await store.load_bundle(session_id) == b"archive"
-        assert await store.evict_ended(timezone.now() - timedelta(hours=1)) == []
-        assert await store.evict_ended(timezone.now() + timedelta(seconds=1)) == [session_id]
+        await owner.become(exited(0))
         with pytest.raises(NotFound):
             await store.load_bundle(session_id)
+        assert await store.evict_ended(timezone.now() - timedelta(hours=1)) == []
+        assert await store.aread(Bundle.objects.exists)
+        assert await store.evict_ended(timezone.now() + timedelta(seconds=1)) == [session_id]
         assert not await store.aread(Bundle.objects.exists)
 
     async def test_live_sessions_are_neither_evicted_nor_purged(self, running: Runtime) -> None:

@@ -21,7 +21,7 @@ from sessions.log import SessionLog
 from sessions.log.memory import MemoryLog
 from sessions.models import Session
 from sessions.pods.run import object_name
-from sessions.runtime import Runtime
+from sessions.runtime import Runtime, SelfUrl
 from sessions.spec import App, Port
 from sessions.states import IoMode, PullPolicy
 from sessions.store import aread, awrite
@@ -96,6 +96,7 @@ class World:
                 cluster=cluster,
                 pods=informer,
                 loop=asyncio.get_running_loop(),
+                self_url=SelfUrl(self.config.self_url),
             )
             stack.enter_context(runtime.installed(self.running))
             watch = aio.start(informer.run(), name="informer")
@@ -112,6 +113,7 @@ class World:
         image: str = "",
         pull_policy: PullPolicy = PullPolicy.MISSING,
         ports: Sequence[int] = (),
+        inspect: bool = False,
         **limits: int,
     ) -> str:
         """Register a session whose entry is a Python program; return its id."""
@@ -124,6 +126,7 @@ class World:
             pull_policy=pull_policy,
             apps=(app,),
             limits=RequestedLimits(**limits),
+            is_inspected=inspect,
         )
         created = await asyncio.to_thread(create.create, wanted, self.config)
         return created.session_id

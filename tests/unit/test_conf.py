@@ -35,6 +35,26 @@ BAD_VALUES = [
     ("RUNNER_RUNTIME_CLASS", ["Upper", "a/b"]),
     ("RUNNER_IMAGE_PULL_GRACE_SECONDS", ["-1", "x", "86401"]),
     ("RUNNER_BUNDLE_DELIVERY", ["carrier-pigeon"]),
+    ("RUNNER_INIT_IMAGE", ["busybox:", "a b"]),
+    (
+        "RUNNER_SELF_URL",
+        [
+            "elsewhere.example",
+            "ftp://runner.example",
+            "http://",
+            "http://runner.example:8062/",
+            "http://runner.example/path",
+            "http://user:secret-word@runner.example",
+            "http://runner.example?x=1",
+            "http://runner.example#x",
+            "http://runner.example:0",
+            "http://runner.example:65536",
+            "http://runner.example:port",
+            "http://a b",
+            "http://$(id)",
+            "http://[::1",
+        ],
+    ),
     ("RUNNER_CLUSTER", ["minikube"]),
     ("RUNNER_LOCAL_IMAGES", ["x", "[]", '{"a": "b"}', '{"a": []}', '{"a": [1]}']),
     ("RUNNER_LOCAL_KUBELET_DELAYS", ["perhaps", "2"]),
@@ -142,6 +162,49 @@ def test_the_cluster_is_never_one_that_nobody_named(
     assert settings.host == ("127.0.0.1" if kind == "local" else "0.0.0.0")  # noqa: S104 - the documented default
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://runner.example:8062",
+        "https://runner.example",
+        "http://10.88.0.1:1",
+        "http://[fd00::1]:8062",
+        "http://telo-runner.telo.svc.cluster.local:8062",
+    ],
+)
+def test_a_url_that_pods_reach_the_runner_at_is_read(
+    environment: pytest.MonkeyPatch, url: str
+) -> None:
+    environment.setenv("RUNNER_SELF_URL", url)
+    assert conf.load().self_url == url
+
+
+@pytest.mark.parametrize(
+    ("cluster", "delivery", "url", "is_enough"),
+    [
+        ("kubeconfig", "auto", "", False),
+        ("kubeconfig", "fetch", "", False),
+        ("in-cluster", "", "", False),
+        ("kubeconfig", "inline", "", True),
+        ("kubeconfig", "auto", "http://runner.example", True),
+        ("local", "auto", "", True),
+        ("local", "fetch", "", True),
+    ],
+)
+def test_a_real_clusters_pods_need_a_url_unless_all_is_inline(
+    environment: pytest.MonkeyPatch, cluster: str, delivery: str, url: str, is_enough: bool
+) -> None:
+    environment.setenv("RUNNER_CLUSTER", cluster)
+    environment.setenv("RUNNER_BUNDLE_DELIVERY", delivery)
+    environment.setenv("RUNNER_SELF_URL", url)
+    settings = conf.load()
+    if is_enough:
+        settings.require_self_url()
+        return
+    with pytest.raises(ConfigError, match=r"^RUNNER_SELF_URL: .*RUNNER_BUNDLE_DELIVERY"):
+        settings.require_self_url()
+
+
 def test_secrets_do_not_show(environment: pytest.MonkeyPatch) -> None:
     environment.setenv("DJANGO_SECRET_KEY", "hunter2-key")
     environment.setenv("DJANGO_SECRET_KEY_FALLBACKS", "hunter2-old")
@@ -184,4 +247,6 @@ def test_postgresql_has_a_pool_and_bounded_waits() -> None:
     assert options["connect_timeout"] == databases.POSTGRES_CONNECT_SECONDS
     assert options["options"] == "-c search_path=y -c statement_timeout=15000"
     assert options["pool"]["timeout"] == databases.POSTGRES_POOL_SECONDS
+    assert options["pool"]["reconnect_timeout"] < databases.POSTGRES_POOL_SECONDS
+    assert settings["CONN_HEALTH_CHECKS"] is True
     assert databases.sqlite_file(settings) is None

@@ -198,6 +198,9 @@ def test_streams_have_no_terminal_and_no_forced_colour() -> None:
     assert container(spec)["tty"] is False
     assert container(spec)["stdin"] is True
     assert set(variables(spec)) == {"TELO_CACHE_DIR", "HOME", "npm_config_cache"}
+    theirs = {"FORCE_COLOR": "3", "CLICOLOR_FORCE": "1"}
+    forced = make_spec(app=App("app", "a.yaml", io=IoMode.STREAMS), env=theirs)
+    assert variables(forced) == variables(spec)
 
 
 def test_inspect_options_stand_before_the_entry() -> None:

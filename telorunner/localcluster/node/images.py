@@ -18,6 +18,8 @@ KERNEL_REPOSITORY = "telorun/node"
 SHELL_REPOSITORY = "busybox"
 # The directories that container images put on PATH; the machine's own PATH stays out of it.
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+# Stands in for wget where the machine has none.
+WGET = Path(__file__).with_name("wget.py")
 STANDIN = Path(__file__).resolve().parents[3] / "standin" / "telo"
 
 
@@ -116,19 +118,26 @@ def _pull_failure(parsed: ImageReference) -> str:
     )
 
 
-def make_tools(folder: Path, kernel_command: tuple[str, ...]) -> str:
+def make_tools(
+    folder: Path, kernel_command: tuple[str, ...], system_path: str = SYSTEM_PATH
+) -> str:
     """Write what every container has first on its PATH, and return that PATH.
 
-    `telo` is a script there, because the kernel may be a script that needs an interpreter of its
-    own, which must not be on the container's PATH.
+    They are scripts, because what they stand for may need an interpreter of its own, which must not
+    be on the container's PATH: `telo`, and `wget` where the machine has none.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    search = [str(folder), SYSTEM_PATH]
+    search = [str(folder), system_path]
     if kernel_command:
-        shim = folder / "telo"
-        shim.write_text(f'#!/bin/sh\nexec {shlex.join(kernel_command)} "$@"\n')
-        shim.chmod(0o755)
+        _write_script(folder / "telo", kernel_command)
+    if shutil.which("wget", path=system_path) is None:
+        _write_script(folder / "wget", (sys.executable, "-I", "-S", str(WGET)))
     if len(kernel_command) == 1:
         # An installed kernel may have its own interpreter beside it, outside the usual places.
         search.append(str(Path(kernel_command[0]).parent))
     return ":".join(search)
+
+
+def _write_script(path: Path, command: tuple[str, ...]) -> None:
+    path.write_text(f'#!/bin/sh\nexec {shlex.join(command)} "$@"\n')
+    path.chmod(0o755)

@@ -29,6 +29,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Migrate the database, serve, and return when told to stop."""
         config: Settings = settings.RUNNER
+        config.require_self_url()
         signals.leave_quietly()
         database = databases.sqlite_file(settings.DATABASES["default"])
         with datadir.locked(database) if database else nullcontext():
@@ -60,6 +61,9 @@ class Command(BaseCommand):
             running(config, is_sole_engine=is_alone) as runtime,
             open_server(application, address, limits) as self._server,
         ):
+            if config.cluster is ClusterKind.LOCAL:
+                # Its pods are processes of this machine.
+                runtime.self_url.listening_at(_loopback_url(config.host, self._server.port))
             try:
                 self._say_where(config, self._server.port)
                 await asyncio.Event().wait()
@@ -68,14 +72,22 @@ class Command(BaseCommand):
                 runtime.stopping.set()
 
     def _say_where(self, config: Settings, port: int) -> None:
-        host = f"[{config.host}]" if ":" in config.host else config.host
-        url = f"http://{host}:{port}"
+        url = _url(config.host, port)
         self.stdout.write(f"telorunner {__version__}")
         self.stdout.write(f"Cluster: {_describe_cluster(config)}")
         self.stdout.write(f"API: {url}/v1")
         self.stdout.write(f"Admin: {url}/admin/ (manage.py createsuperuser makes a user for it)")
         self.stdout.write(f"Listening on {url}")
         self.stdout.flush()
+
+
+def _url(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _loopback_url(host: str, port: int) -> str:
+    """Return where processes of this machine reach a server that listens on an address."""
+    return _url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)  # noqa: S104 - read
 
 
 def _migrate() -> None:
