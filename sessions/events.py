@@ -17,3 +17,13 @@ def status(value: Mapping[str, Any]) -> dict[str, Any]:
 def progress(phase: Phase, message: str) -> dict[str, Any]:
     """Return the event that tells a step of the start, in words."""
     return {"type": "progress", "phase": str(phase), "message": message}
+
+
+def debug(app: str, frame: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the event that hands on an event frame of an application's kernel."""
+    return {"type": "debug", "app": app, "frame": frame}
+
+
+def reachability(app: str, port: int, state: str) -> dict[str, Any]:
+    """Return the event that tells whether a port can be reached: `checking` and so on."""
+    return {"type": "reachability", "app": app, "port": port, "state": state}

@@ -1,4 +1,4 @@
-"""What the terminal may know of its pod: a subscription of its own, read for one container.
+"""What a helper may know of the session's pod: a subscription of its own, read for one container.
 
 No tasks are owned here.
 """
@@ -37,6 +37,12 @@ class PodView:
         if pod is None or not reading.section(pod, "spec").get("nodeName"):
             return False
         return all(reason in ORDINARY_WAITS for _, reason, _ in reading.waits(pod))
+
+    @property
+    def address(self) -> str:
+        """The pod's IP address, empty while it has none."""
+        pod = self._own(self._subscription.object)
+        return reading.address(pod) if pod is not None else ""
 
     async def changed(self) -> None:
         """Wait for anything newer than at the last return."""

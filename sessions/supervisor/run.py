@@ -2,21 +2,23 @@
 
 It can begin from any state that a row and a pod can be in: starting a new session and going on with
 one that another process had are the same path. The lead is `_lead()`; the helpers are the ledger,
-the pod's news and the terminal.
+the pod's news, the terminal, and what is done over the pod's network.
 """
 
 import asyncio
 import logging
+from dataclasses import dataclass
 
 from sessions import store
 from sessions.pods.run import object_name
 from sessions.spec import STOPPED, failed
 from sessions.store import OwnedSession
 from sessions.supervisor import finish, start
+from sessions.supervisor.network import Network, open_network
 from sessions.supervisor.ownership import Owner
 from sessions.supervisor.running import Watch
 from sessions.supervisor.session import Session, open_session
-from sessions.supervisor.terminal import open_terminal
+from sessions.supervisor.terminal import Terminal, open_terminal
 from telorunner import aio
 from telorunner.errors import StaleFence, StartFailed, Unavailable
 from telorunner.kube.informer import Subscription
@@ -105,11 +107,24 @@ class Supervisor:
             news.cancel()
 
     async def _follow(self, session: Session, subscription: Subscription, deadline: float) -> None:
-        """Relay the terminal of a pod that exists, until the session has ended."""
-        async with open_terminal(session) as terminal:
+        """Relay what a pod that exists has to say, until the session has ended."""
+        async with open_terminal(session) as terminal, open_network(session) as network:
             watch = Watch(session, subscription, terminal.link.proved, deadline)
             status = await watch.run()
-            await finish.finish(session, status, subscription, terminal)
+            await finish.finish(session, status, subscription, _Outlets(terminal, network))
+
+
+@dataclass(frozen=True)
+class _Outlets:
+    """All that may still bring something of a container that has ended."""
+
+    terminal: Terminal
+    network: Network
+
+    async def drain(self) -> None:
+        """Return once it is all in the log, or cannot be had; bounded."""
+        await self.terminal.drain()
+        await self.network.drain()
 
 
 async def _pass_on(subscription: Subscription, wake: asyncio.Event) -> None:

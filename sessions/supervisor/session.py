@@ -36,6 +36,8 @@ class Session:
         self.ledger = ledger
         self.status = row.status
         self.stop_asked = asyncio.Event()
+        # Set once clients have been told that the session runs.
+        self.has_run = asyncio.Event()
         # Set whenever anything that decides about the session has changed.
         self.wake = asyncio.Event()
         self.pod_uid = row.pod_uid
@@ -44,6 +46,7 @@ class Session:
         # Whether there may be anything in the cluster, however the calls that made it ended.
         self.may_have_objects = self.is_taken_over
         self._said: set[str] = set()
+        self._told = Status(row.status, endpoints=row.endpoints)
         if row.is_stop_requested:
             self.ask_stop()
 
@@ -74,13 +77,15 @@ class Session:
 
     async def announce(self) -> None:
         """Tell the status that the row has: event 1, or what a log that begins anew must say."""
-        await self._publish(
-            events.status(Status(self.status, endpoints=self.row.endpoints).to_json())
-        )
+        await self._tell(self._told)
         if self.row.progress is not None and self.status is StatusKind.STARTING:
             phase, message = self.row.progress
             self._said.add(message)
             await self._publish(events.progress(phase, message))
+
+    async def tell_again(self) -> None:
+        """Tell the status once more, so that much that follows it cannot push it out of the log."""
+        await self._tell(self._told)
 
     async def say(self, message: str, phase: Phase = Phase.PROVISION) -> None:
         """Tell a step of the start, once."""
@@ -120,11 +125,17 @@ class Session:
     async def _write(self, status: Status, is_certain: bool) -> None:
         written = await self._write_row(status, is_certain)
         self.status = written.kind
-        await self._publish(events.status(written.to_json()))
+        await self._tell(written)
         logger.info("Session is %s.", written.kind, extra=self.log_extra)
         if written.kind.is_terminal:
             await self.writer.close()
             self.runtime.bus.drop(self.session_id)
+
+    async def _tell(self, status: Status) -> None:
+        self._told = status
+        await self._publish(events.status(status.to_json()))
+        if status.kind is StatusKind.RUNNING:
+            self.has_run.set()
 
     async def _write_row(self, status: Status, is_certain: bool) -> Status:
         """Write a status to the row and return the one that it has now.

@@ -11,11 +11,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from sessions.pods.run import SESSION_CONTAINER, object_name
+from sessions.pods.script import START_MARK
+from sessions.states import Delivery
 from sessions.supervisor.podview import PodView
 from sessions.supervisor.session import Session
 from sessions.terminal import TerminalTarget
 from sessions.terminal.container import ClusterContainer
 from sessions.terminal.link import TerminalLink
+from telorunner import aio
 from telorunner.errors import StaleFence
 
 logger = logging.getLogger(__name__)
@@ -36,10 +39,15 @@ class Terminal:
     async def drain(self) -> None:
         """Wait until all output of a container that has ended is in the log, or cannot be had.
 
-        A container that has not ended has no last output: then nothing is waited for.
+        A container that has not ended has no last output: then nothing is waited for. What takes
+        longer than the bound is given up, and told as a gap.
         """
-        if self.view.is_terminated:
-            await asyncio.wait({self.task}, timeout=DRAIN_SECONDS)
+        if not self.view.is_terminated:
+            return
+        _, unfinished = await asyncio.wait({self.task}, timeout=DRAIN_SECONDS)
+        if unfinished:
+            await aio.stop(self.task)
+            await self.link.tell_loss()
 
 
 @asynccontextmanager
@@ -56,6 +64,7 @@ async def open_terminal(session: Session) -> AsyncIterator[Terminal]:
         pod_name=name,
         container=SESSION_CONTAINER,
         io=session.app.io,
+        start_mark=START_MARK if session.row.spec.delivery is Delivery.INLINE else b"",
         is_adopted=session.is_adopted,
     )
     runtime = session.runtime
