@@ -9,14 +9,16 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from sessions.states import IoMode
+from telorunner.kube.logs import ContainerLog
 
 
 @dataclass(frozen=True)
 class TerminalTarget:
     """The container whose terminal it is.
 
-    `has_start_gate`: the application waits for the first resize, so that no output comes before an
-    attach. `is_adopted`: it has been running already, and what it wrote is in its log only.
+    `start_mark`: what a start text prints right before the application where an attach opened its
+    gate; b"" if there is none. `is_adopted`: it has been running already, and what it wrote is in
+    its log only (an unfinished line not even there: nobody gets that again).
     """
 
     session_id: str
@@ -24,7 +26,7 @@ class TerminalTarget:
     pod_name: str
     container: str
     io: IoMode = IoMode.TTY
-    has_start_gate: bool = True
+    start_mark: bytes = b""
     is_adopted: bool = False
 
     @property
@@ -108,14 +110,10 @@ class AttachStream(Protocol):
 class Container(Protocol):
     """The ways to a container; see `sessions.terminal.container.ClusterContainer`."""
 
-    @property
-    def log_limit_bytes(self) -> int:
-        """The most that `read_log()` returns: what the log's ring holds."""
-
     def open_attach(self) -> AbstractAsyncContextManager[AttachStream]:
         """Attach to it; raises NotReady, ObjectNotFound or another ClusterError."""
 
-    async def read_log(self) -> bytes:
+    async def read_log(self) -> ContainerLog:
         """Return the end of its log; raises as `open_attach` does."""
 
 

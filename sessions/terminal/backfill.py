@@ -3,8 +3,17 @@
 Both tell the same bytes with differences: the log keeps no CR before an LF, holds an unfinished
 last line back and may begin in the middle; an attach begins at some moment and may be a little
 behind the log or before it. So they are compared without any CR, and laid over each other where
-they agree over the longest stretch.
+they agree over the longest stretch. Output that repeats itself agrees in several places: then
+counts decide, as far as they are known, and what only looks right is called unsure.
+
+What was printed before the attach on a line that was not ended by then is in no log yet, so it is
+not told: that is the one loss that nobody can know of.
 """
+
+from dataclasses import dataclass
+
+from sessions.terminal.overlap import find_last, next_overlap, overlap
+from telorunner.kube.logs import ContainerLog
 
 # Bytes that agree by more than chance (a line end, a prompt) where nothing else tells.
 SURE_BYTES = 64
@@ -12,138 +21,158 @@ SURE_BYTES = 64
 _CR = 13
 
 
-def join(log: bytes, seen: bytes, *, is_tty: bool, is_behind: bool = False) -> bytes:
+@dataclass(frozen=True)
+class Front:
+    """What to put in front of what an attach brought; unsure: something may be lost behind it."""
+
+    data: bytes
+    is_sure: bool = True
+
+
+@dataclass(frozen=True)
+class Published:
+    """What clients got so far: its end, and how much a container has written up to there.
+
+    `written` counts no CR; None: not known. `is_mixed`: the tail's lines may stand in another
+    order than the log's, as two channels brought them.
+    """
+
+    tail: bytes
+    written: int | None = None
+    is_mixed: bool = False
+
+
+def join(
+    rest: Front, seen: bytes, *, is_tty: bool, settled: int | None = None, is_behind: bool = False
+) -> Front:
     """Return the bytes to put in front of `seen` so that nothing is lost or doubled.
 
-    `log` was read before `seen` was complete, so that it should end within `seen`; a few bytes that
-    stand elsewhere in the log too (a prompt) mean nothing then. With `is_behind` the attach was not
-    read to its end, and the log has more. For a terminal the result has CRLF line ends; `is_tty`
-    False leaves the log's own.
+    `rest` is what the log has; it was asked for when the first `settled` bytes (None: all) had been
+    seen: their whole lines are in it. It was read before `seen` was complete, so that it should end
+    within `seen`; a few bytes that stand elsewhere in the log too (a prompt) mean nothing then.
+    With `is_behind` the attach was not read to its end, and the log has more. For a terminal the
+    result has CRLF line ends; `is_tty` False leaves the log's own.
     """
-    plain_log, plain_seen = _without_cr(log), _without_cr(seen)
+    log = rest.data
+    plain_log, plain_seen = without_cr(log), without_cr(seen)
+    least = whole_lines(without_cr(seen[:settled]))
     at = -1
     if is_behind:
         at = plain_log.find(plain_seen)
     elif len(plain_seen) >= SURE_BYTES:
-        at = _find_last(plain_log, plain_seen)
+        at = find_last(plain_log, plain_seen)
     if at < 0:
         at = len(plain_log) - overlap(plain_log, plain_seen)
-    front = log[: _raw_index(log, at, with_cr=not seen.startswith(b"\r"))]
-    if not is_tty:
-        return front
-    front = _with_crlf(front)
-    # The CR of a line end that the log does not have, and the attach began behind.
-    return front + b"\r" if front and at < len(plain_log) and seen.startswith(b"\n") else front
+        is_only = True
+    else:
+        is_only = plain_log.find(plain_seen) == find_last(plain_log, plain_seen)
+    if at == len(plain_log) and _begins_inside(rest, plain_log, plain_seen):
+        return Front(b"", is_sure=not rest.is_sure)
+    common = min(len(plain_log) - at, len(plain_seen))
+    # Where nothing of both agrees, nothing else could be meant.
+    is_only = is_only and (not common or next_overlap(plain_log, plain_seen, common) < least)
+    front = log[: raw_index(log, at, with_cr=not seen.startswith(b"\r"))]
+    if is_tty:
+        front = _with_crlf(front)
+        if front and common and seen.startswith(b"\n"):
+            # The CR of a line end that the log does not have, and the attach began behind.
+            front += b"\r"
+    return Front(front, is_sure=is_only and common >= least)
 
 
-def missing(log: bytes, published: bytes, *, written: int | None = None) -> bytes | None:
-    """Return what the log holds after the end of `published`; None: they cannot be matched.
+def _begins_inside(rest: Front, plain_log: bytes, plain_seen: bytes) -> bool:
+    """Tell whether a log that lost its front begins within what is seen."""
+    is_likely = bool(plain_log) and (not rest.is_sure or len(plain_log) >= SURE_BYTES)
+    return is_likely and plain_log in plain_seen
 
-    `published` is the end of what clients got; `written` is how many bytes without CR the container
-    has written up to there, where that is known. The log may end inside it (a line held back, or a
-    little behind), or begin inside it (rotated, or cut at a limit).
+
+def missing(log: ContainerLog, published: Published) -> Front:
+    """Return what the log holds after the end of what is published.
+
+    The log may end inside it (a line held back, or a little behind), or begin inside it (rotated,
+    or cut at a limit). Unsure: there may be more before it, or it may have been told already.
     """
-    plain_log, plain_published = _without_cr(log), _without_cr(published)
-    if not plain_log or not plain_published:
-        return log
-    if written is not None and plain_log[:written].endswith(plain_published):
-        # The log begins where the container did, and agrees: no search can be as sure as that.
-        return log[_raw_index(log, written, with_cr=False) :]
-    at = _find_last(plain_log, plain_published)
+    plain_log, tail = without_cr(log.data), without_cr(published.tail)
+    if not tail:
+        return Front(log.data, is_sure=not log.skipped_bytes)
+    if published.written is not None:
+        rest = _missing_by_count(log, plain_log, tail, published.written - log.skipped_bytes)
+        if rest is None and published.is_mixed:
+            rest = _missing_by_lines(log, plain_log, tail, published.written - log.skipped_bytes)
+        if rest is not None:
+            return rest
+    return _missing_by_content(log.data, plain_log, tail)
+
+
+def _missing_by_count(log: ContainerLog, plain: bytes, tail: bytes, end: int) -> Front | None:
+    """Tell by where the published bytes end in the log; None: it does not begin where it should."""
+    if end < 0:
+        # More was cut off than was ever told.
+        return Front(log.data, is_sure=False)
+    if end <= len(plain):
+        # The count of a log that was cut holds if it was not rotated too.
+        is_sure = not log.skipped_bytes or min(end, len(tail)) >= SURE_BYTES
+        return Front(_after(log.data, end), is_sure) if _end_alike(plain[:end], tail) else None
+    # A last line that the log holds back.
+    told = len(tail) - (end - len(plain))
+    if told < 0 or b"\n" in tail[told:] or not _end_alike(plain, tail[:told]):
+        return None
+    return Front(b"")
+
+
+def _missing_by_lines(log: ContainerLog, plain: bytes, tail: bytes, end: int) -> Front | None:
+    """Tell by the count alone, where the same lines came in another order."""
+    if not 0 < end <= len(plain):
+        return None
+    told = plain[max(0, end - len(tail)) : end].split(b"\n")
+    return Front(_after(log.data, end), is_sure=sorted(told) == sorted(tail[-end:].split(b"\n")))
+
+
+def _missing_by_content(log: bytes, plain: bytes, tail: bytes) -> Front:
+    """Search the published end in the log; of several places the last one doubles nothing."""
+    at = find_last(plain, tail)
     if at >= 0:
-        return log[_raw_index(log, at + len(plain_published), with_cr=False) :]
-    if _ends_inside(plain_log, plain_published):
-        return b""
-    end = overlap(plain_published, plain_log)
-    return log[_raw_index(log, end, with_cr=False) :] if end >= SURE_BYTES else None
+        return Front(_after(log, at + len(tail)), is_sure=plain.find(tail) == at)
+    inside = find_last(tail, plain)
+    if inside >= 0:
+        end, is_only = inside + len(plain), tail.find(plain) == inside
+    else:
+        end = overlap(plain, tail)
+        is_only = next_overlap(plain, tail, end) < SURE_BYTES
+    if b"\n" not in tail[end:] and (end or not plain):
+        return Front(b"", is_sure=is_only)
+    if end >= SURE_BYTES:
+        # The log is a little behind.
+        return Front(b"", is_sure=is_only)
+    end = overlap(tail, plain)
+    is_only = next_overlap(tail, plain, end) < SURE_BYTES
+    return Front(_after(log, end), is_sure=end >= SURE_BYTES and is_only)
 
 
-def _ends_inside(log: bytes, published: bytes) -> bool:
-    """Tell whether the log has nothing that is not published: its end lies within it."""
-    inside = _find_last(published, log)
-    end = inside + len(log) if inside >= 0 else overlap(log, published)
-    return end >= SURE_BYTES or (end > 0 and b"\n" not in published[end:])
+def _end_alike(one: bytes, other: bytes) -> bool:
+    size = min(len(one), len(other))
+    return one[len(one) - size :] == other[len(other) - size :]
 
 
-def overlap(text: bytes, pattern: bytes) -> int:
-    """Return the length of the longest end of `text` that `pattern` begins with.
-
-    Ends are tried longest first, by searching for the first half of what the pattern would have
-    to cover. Only a periodic half occurs often in so short a stretch; then all its occurrences
-    but one are ruled out together, so that the time stays about linear for any bytes.
-    """
-    size = min(len(text), len(pattern))
-    text = text[len(text) - size :]
-    at, last = 0, -1
-    while at < size:
-        half = (size - at + 1) // 2
-        found = text.find(pattern[:half], at, size)
-        if found < 0:
-            # No end that is at least as long as the half can begin before this.
-            at = max(at + 1, size - half + 1)
-            last = -1
-            continue
-        if text[found:] == pattern[: size - found]:
-            return size - found
-        period = found - last
-        is_periodic = last >= 0 and 2 * period <= half
-        last = found
-        at = found + 1
-        if is_periodic:
-            at = max(at, _next_in_run(text, pattern, found, period))
-            last = -1
-    return 0
-
-
-def _next_in_run(text: bytes, pattern: bytes, at: int, period: int) -> int:
-    """Return the next place worth a look after `at`, where pattern and text begin alike.
-
-    Both repeat with `period` from there for a while. If the text's run ends before the text does,
-    the pattern's must end at the same byte; if it lasts, the pattern's must last as long.
-    """
-    run_end = at + _run_length(text[at:], period)
-    pattern_run = _run_length(pattern, period)
-    target = run_end - pattern_run
-    if run_end == len(text):
-        steps = max(1, -(-(target - at) // period))
-        return at + steps * period
-    if target > at and (target - at) % period == 0:
-        return target
-    return run_end - period + 1
-
-
-def _run_length(data: bytes, period: int) -> int:
-    """Return how far `data` repeats itself with `period` from its beginning."""
-    low, high = min(period, len(data)), len(data)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if data[period:middle] == data[: middle - period]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
-
-
-def _find_last(text: bytes, pattern: bytes) -> int:
-    """Return the last place of `pattern`, -1 for none or nothing to look for.
-
-    Searched backwards as a forward search: that one is linear for any bytes, `rfind` is not.
-    """
-    if not pattern or len(pattern) > len(text):
-        return -1
-    at = text[::-1].find(pattern[::-1])
-    return -1 if at < 0 else len(text) - at - len(pattern)
-
-
-def _without_cr(data: bytes) -> bytes:
+def without_cr(data: bytes) -> bytes:
+    """Return the bytes that log and attach have in common."""
     return data.replace(b"\r", b"")
+
+
+def whole_lines(data: bytes) -> int:
+    """Return the length of the lines that are ended."""
+    return data.rfind(b"\n") + 1
 
 
 def _with_crlf(data: bytes) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
-def _raw_index(data: bytes, plain_index: int, *, with_cr: bool) -> int:
+def _after(log: bytes, plain_index: int) -> bytes:
+    return log[raw_index(log, plain_index, with_cr=False) :]
+
+
+def raw_index(data: bytes, plain_index: int, *, with_cr: bool) -> int:
     """Return where the first `plain_index` bytes that are no CR end; with the CRs behind or not."""
     # The end of one byte more, less that byte, is the end with the CRs behind.
     wanted = plain_index + with_cr

@@ -23,7 +23,7 @@ class ClusterContainer:
             self.cluster, target.pod_name, target.container, tty=target.is_tty
         )
 
-    async def read_log(self) -> bytes:
+    async def read_log(self) -> logs.ContainerLog:
         """Return the end of its log."""
         target = self.target
         return await logs.read_log(

@@ -2,10 +2,15 @@
 
 What was typed leaves the inbox only when the attach has taken it, so that a broken attach costs no
 keystroke: the next one goes on with it.
+
+There is no end of input: the protocol that containers are attached by has no word for it, and a
+viewer that leaves is not the end of a session. In a terminal Ctrl-D (the byte 4) ends what is read
+line by line; an application with streams that waits for the end of its input is stopped instead.
+Source: https://github.com/kubernetes/kubernetes/issues/89899
 """
 
-import asyncio
 import logging
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from sessions.terminal import AttachStream, InputSource
@@ -19,12 +24,16 @@ DEFAULT_ROWS = 24
 
 
 async def relay_input(
-    inbox: InputSource[Any], stream: AttachStream, *, is_tty: bool, is_up: asyncio.Event
+    inbox: InputSource[Any],
+    stream: AttachStream,
+    *,
+    is_tty: bool,
+    until_typing: Callable[[], Awaitable[None]],
 ) -> None:
     """Send a size first, then what waits in the inbox; return when the attach takes no more.
 
-    The first frame opens the start gate. Bytes wait for `is_up`: before the container runs, an
-    attach may be there that leads nowhere. Cancelling leaves in the inbox what is on its way.
+    The first frame opens the start gate. Bytes wait for `until_typing`: before the container runs,
+    an attach may be there that leads nowhere. Cancelling leaves in the inbox what is on its way.
     """
     try:
         if is_tty:
@@ -32,7 +41,7 @@ async def relay_input(
             await stream.resize(
                 size.columns if size else DEFAULT_COLUMNS, size.rows if size else DEFAULT_ROWS
             )
-        await is_up.wait()
+        await until_typing()
         while True:
             pending = await inbox.peek()
             if pending.size is not None and is_tty:

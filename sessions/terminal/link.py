@@ -8,7 +8,6 @@ container means for its session the supervisor's: a failing terminal never fails
 import asyncio
 import logging
 from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass
 from typing import Any
 
 from sessions.terminal import (
@@ -23,6 +22,7 @@ from sessions.terminal.input import relay_input
 from sessions.terminal.output import TerminalOutput
 from telorunner import aio
 from telorunner.errors import ClusterError, NotReady, ObjectNotFound
+from telorunner.kube.logs import ContainerLog
 
 logger = logging.getLogger(__name__)
 
@@ -40,8 +40,6 @@ STEADY_SECONDS = 10.0
 # After the container's end: all of what is on its way, and the longest silence before the end.
 DRAIN_SECONDS = 10.0
 DRAIN_SILENCE_SECONDS = 2.0
-# The gate holds the application for 2 s, and the status is up to a second late.
-GATE_SECONDS = 1.0
 # How long output is held until the log can be read: at a start, and when there is a hole to fill.
 FIRST_LOG_SECONDS = 1.4
 HOLE_LOG_SECONDS = 5.0
@@ -50,14 +48,6 @@ HOLE_LOG_SECONDS = 5.0
 SETTLE_SECONDS = 0.1
 # The last word of a container is worth waiting for.
 LAST_LOG_SECONDS = 10.0
-
-
-@dataclass(frozen=True)
-class _LogSearch:
-    """How long to try to read the log, and whether output is lost if that fails."""
-
-    within_seconds: float
-    is_loss: bool = True
 
 
 class TerminalLink:
@@ -83,7 +73,6 @@ class TerminalLink:
         self._is_up = asyncio.Event()
         self._has_ended = asyncio.Event()
         self._moved = asyncio.Event()
-        self._up_at: float | None = None
         self._drain_until = 0.0
         self._reading: asyncio.Timeout | None = None
         # The attach loop's own: when the early tries end, the rest before the next try, whether an
@@ -113,12 +102,17 @@ class TerminalLink:
                 await self._attach()
             if not self._is_complete:
                 await self._complete()
+            await self._output.end()
             watcher.cancel()
+
+    async def tell_loss(self) -> None:
+        """Say that output may be lost here: nobody waits any longer for the rest."""
+        await self._output.mark_gap()
 
     async def _watch(self) -> None:
         while True:
             if self._pod.is_running:
-                self._note_up()
+                self._is_up.set()
             if self._pod.is_terminated and not self._has_ended.is_set():
                 self._has_ended.set()
                 self._drain_until = _now() + DRAIN_SECONDS
@@ -126,11 +120,6 @@ class TerminalLink:
                     self._reading.reschedule(_now() + DRAIN_SILENCE_SECONDS)
             self._moved.set()
             await self._pod.changed()
-
-    def _note_up(self) -> None:
-        if not self._is_up.is_set():
-            self._up_at = _now()
-            self._is_up.set()
 
     async def _wait_for_turn(self) -> bool:
         """Wait until an attach should be tried; False once the container has ended."""
@@ -199,17 +188,20 @@ class TerminalLink:
             await self._output.say("the terminal's connection broke and was made again")
         self._is_complete = self._is_told = self._is_broken = False
         self._refused_since = None
-        search = self._log_search()
-        if search is not None:
-            self._output.hold()
-        relay = relay_input(self._inbox, stream, is_tty=self._target.is_tty, is_up=self._is_up)
+        is_hole = self._has_held or self._target.is_adopted
+        self._output.hold()
+        relay = relay_input(
+            self._inbox, stream, is_tty=self._target.is_tty, until_typing=self._until_typing
+        )
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(relay, name=f"terminal-input-{session_id}")
-            if search is not None:
-                group.create_task(self._fill(search), name=f"terminal-log-{session_id}")
+            filling = group.create_task(
+                self._fill(HOLE_LOG_SECONDS if is_hole else FIRST_LOG_SECONDS),
+                name=f"terminal-log-{session_id}",
+            )
             if stream.is_proof:
                 self._note_proof()
-            await self._receive(stream)
+            await self._receive(stream, filling)
             sending.cancel()
         if _now() - began_at >= STEADY_SECONDS:
             self._backoff.reset()
@@ -220,14 +212,21 @@ class TerminalLink:
     def _note_proof(self) -> None:
         self._has_held = True
         self.proved.set()
-        self._note_up()
+        self._is_up.set()
 
-    async def _receive(self, stream: AttachStream) -> None:
+    async def _until_typing(self) -> None:
+        await self._is_up.wait()
+        await self._output.wait_begun()
+
+    async def _receive(self, stream: AttachStream, filling: "asyncio.Task[None]") -> None:
         """Deliver what comes until the end of the stream, or of the patience with it."""
         while (frame := await self._read(stream)) is not None:
             if not self._has_held:
                 self._note_proof()
             await self._output.deliver(*frame)
+            if not self._output.is_holding:
+                # The start mark came: no log is needed.
+                filling.cancel()
         self._is_complete = stream.is_complete and self._has_held
         self._is_broken = self._has_held and not stream.is_complete
 
@@ -243,38 +242,37 @@ class TerminalLink:
         finally:
             self._reading = None
 
-    def _log_search(self) -> _LogSearch | None:
-        """Tell how to look for output that came before this attach; None: there can be none."""
-        if self._has_held or self._target.is_adopted:
-            return _LogSearch(HOLE_LOG_SECONDS)
-        is_late = self._up_at is not None and _now() - self._up_at > GATE_SECONDS
-        if self._target.has_start_gate and self._target.is_tty and not is_late:
-            return None
-        return _LogSearch(FIRST_LOG_SECONDS, is_loss=self._up_at is not None)
-
-    async def _fill(self, search: _LogSearch) -> None:
+    async def _fill(self, within_seconds: float) -> None:
         """Put in front of what is held what the log has and no attach brought."""
-        log = await self._read_log(search.within_seconds)
-        if log is not None and self._reading is not None:
-            await asyncio.sleep(SETTLE_SECONDS)
-        await self._output.release(
-            log, log_limit_bytes=self._container.log_limit_bytes, is_loss=search.is_loss
-        )
+        until = _now() + within_seconds
+        log: ContainerLog | None = None
+        while True:
+            is_over = self._reading is None
+            newer = await self._read_log(until)
+            log = newer or log
+            # Once the attach has ended, or no time is left, another look tells nothing more.
+            is_last = newer is None or is_over or _now() >= until - SETTLE_SECONDS
+            if newer is not None and self._reading is not None:
+                await asyncio.sleep(SETTLE_SECONDS)
+            is_loss = self._is_up.is_set()
+            if await self._output.release(log, is_last=is_last, is_loss=is_loss):
+                return
 
     async def _complete(self) -> None:
         """Publish what the log has and no attach brought, after the container's end."""
         self._output.hold()
-        await self._fill(_LogSearch(LAST_LOG_SECONDS, is_loss=self._is_up.is_set()))
+        await self._fill(LAST_LOG_SECONDS)
 
-    async def _read_log(self, within_seconds: float) -> bytes | None:
-        """Return the end of the log as soon as it can be read; None: not within that time."""
+    async def _read_log(self, until: float) -> ContainerLog | None:
+        """Return the end of the log as soon as it can be read; None: not until then."""
         backoff = aio.Backoff(first_seconds=0.05, cap_seconds=1.0)
         with suppress(TimeoutError, ObjectNotFound):
-            async with asyncio.timeout(within_seconds):
+            async with asyncio.timeout_at(until):
                 while True:
                     while not (self._pod.is_running or self._has_ended.is_set()):
                         self._moved.clear()
                         await self._moved.wait()
+                    self._output.settle()
                     try:
                         return await self._container.read_log()
                     except ObjectNotFound:

@@ -4,6 +4,8 @@ The kubelet keeps no CR before LF and holds an unfinished line back; joining a l
 brought is the terminal's matter.
 """
 
+from dataclasses import dataclass
+
 import aiohttp
 
 from telorunner.errors import ClusterError, NotReady
@@ -14,7 +16,21 @@ from telorunner.kube.objects import object_path
 LOG_SECONDS = 30.0
 
 
-async def read_log(cluster: Cluster, pod_name: str, container: str, *, limit_bytes: int) -> bytes:
+@dataclass(frozen=True)
+class ContainerLog:
+    """The end of what a container has written so far, as its log tells it.
+
+    `skipped_bytes` came before `data` and were not kept; no CR is counted, as the log tells only
+    some of them. What a kubelet has rotated away is not told at all, and counted nowhere.
+    """
+
+    data: bytes
+    skipped_bytes: int = 0
+
+
+async def read_log(
+    cluster: Cluster, pod_name: str, container: str, *, limit_bytes: int
+) -> ContainerLog:
     """Return the last `limit_bytes` of a container's log; no more than that is kept in memory.
 
     Raises:
@@ -36,11 +52,20 @@ async def read_log(cluster: Cluster, pod_name: str, container: str, *, limit_byt
         raise
 
 
-async def _read_tail(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
-    tail = bytearray()
+async def _read_tail(response: aiohttp.ClientResponse, limit_bytes: int) -> ContainerLog:
+    tail, skipped_bytes = bytearray(), 0
     async for chunk in response.content.iter_any():
         tail += chunk
         # Cut only once in a while: each cut moves all that is kept.
         if len(tail) > 2 * limit_bytes:
-            del tail[: -limit_bytes or None]
-    return bytes(tail[-limit_bytes:]) if limit_bytes else b""
+            skipped_bytes += _cut(tail, limit_bytes)
+    skipped_bytes += _cut(tail, limit_bytes)
+    return ContainerLog(bytes(tail), skipped_bytes)
+
+
+def _cut(tail: bytearray, limit_bytes: int) -> int:
+    """Leave the last `limit_bytes`; return how many bytes that are no CR went."""
+    excess = max(0, len(tail) - limit_bytes)
+    skipped_bytes = excess - tail.count(b"\r", 0, excess)
+    del tail[:excess]
+    return skipped_bytes

@@ -16,7 +16,7 @@ from telorunner.kube import objects, preflight
 from telorunner.kube.attach import AttachStream, open_attach
 from telorunner.kube.client import Call, Cluster, ClusterSettings, open_cluster
 from telorunner.kube.informer import Informer
-from telorunner.kube.logs import read_log
+from telorunner.kube.logs import ContainerLog, read_log
 
 pytestmark = pytest.mark.e2e
 
@@ -151,13 +151,14 @@ async def test_a_log_is_read_once_there_is_one(cluster: Cluster) -> None:
     async with asyncio.timeout(READY_SECONDS):
         while True:
             try:
-                if (text := await read_log(cluster, "a", "session", limit_bytes=1000)) != b"":
+                if (log := await read_log(cluster, "a", "session", limit_bytes=1000)).data:
                     break
             except NotReady:
                 pass
             await asyncio.sleep(0.05)
-    assert text == b"hello\n"
-    assert await read_log(cluster, "a", "session", limit_bytes=3) == b"lo\n"
+    assert log == ContainerLog(b"hello\n")
+    cut = await read_log(cluster, "a", "session", limit_bytes=3)
+    assert cut == ContainerLog(b"lo\n", 3)
     for read in (read_log(cluster, "gone", "session", limit_bytes=1),):
         with pytest.raises(ObjectNotFound):
             await read

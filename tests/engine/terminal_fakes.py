@@ -1,16 +1,18 @@
 """A container, its pod's status and a log's writer, as far as a terminal sees them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from sessions.bus import Inbox
 from sessions.bus.memory import MemoryBus
+from sessions.pods.script import START_MARK
 from sessions.states import IoMode
 from sessions.terminal import TerminalTarget
 from sessions.terminal.link import TerminalLink
 from telorunner import aio
 from telorunner.errors import ClusterError, ClusterUnavailable, NotReady
+from telorunner.kube.logs import ContainerLog
 
 
 class FakePod:
@@ -41,7 +43,8 @@ class FakePod:
 class FakeAttach:
     """One attach; `sent` is what the container got: sizes and bytes in order."""
 
-    def __init__(self, *, is_proof: bool) -> None:
+    def __init__(self, *, is_proof: bool, on_resize: Callable[[], None]) -> None:
+        self._on_resize = on_resize
         self.is_proof = is_proof
         self.is_complete = False
         self.is_closed = False
@@ -62,6 +65,7 @@ class FakeAttach:
     async def resize(self, columns: int, rows: int) -> None:
         self._check()
         self.sent.append((columns, rows))
+        self._on_resize()
 
     def bring(self, channel: int, data: bytes) -> None:
         self._frames.put_nowait((channel, data))
@@ -77,12 +81,16 @@ class FakeAttach:
 
 
 class FakeContainer:
-    """A container with a log as a kubelet keeps it: no CR before LF, an unfinished line back."""
+    """A container with a log as a kubelet keeps it: no CR before LF, an unfinished line back.
+
+    With `has_gate` its start text prints the mark at the first resize.
+    """
 
     def __init__(self, *, is_running: bool = False) -> None:
         self.log_limit_bytes = 5_000_000
         self.is_running = is_running
         self.is_proof = True
+        self.has_gate = True
         self.attach_error: ClusterError | None = None
         self.log_error: ClusterError | None = None
         self.attempts: list[float] = []
@@ -98,19 +106,26 @@ class FakeContainer:
             raise self.attach_error
         if not self.is_running:
             raise NotReady
-        attach = FakeAttach(is_proof=self.is_proof)
+        attach = FakeAttach(is_proof=self.is_proof, on_resize=self._open_gate)
         self.attaches.append(attach)
         try:
             yield attach
         finally:
             attach.is_closed = True
 
-    async def read_log(self) -> bytes:
+    def _open_gate(self) -> None:
+        if self.has_gate:
+            self.has_gate = False
+            self.write(START_MARK)
+
+    async def read_log(self) -> ContainerLog:
         self.log_reads += 1
         if self.log_error is not None:
             raise self.log_error
         end = len(self._written) if self._has_ended else self._written.rfind(b"\n") + 1
-        return self._written[:end].replace(b"\r\n", b"\n")[-self.log_limit_bytes :]
+        log = self._written[:end].replace(b"\r\n", b"\n")
+        cut = max(0, len(log) - self.log_limit_bytes)
+        return ContainerLog(log[cut:], cut - log[:cut].count(b"\r"))
 
     def write(self, data: bytes, channel: int = 1) -> None:
         """Write to the log and to every attach that is open."""
@@ -133,11 +148,13 @@ class Recorder:
     def __init__(self) -> None:
         self.items: list[tuple[int, bytes] | None] = []
         self.error: Exception | None = None
+        self.news = asyncio.Event()
 
     async def publish_output(self, app: str, stream: int, data: bytes) -> int:
         if self.error is not None:
             raise self.error
         self.items.append((stream, data))
+        self.news.set()
         return len(self.items)
 
     async def mark_gap(self, app: str) -> None:
@@ -167,7 +184,9 @@ class Terminal:
         self.bus = bus
         self.recorder = Recorder()
 
-    def link(self, target: TerminalTarget) -> TerminalLink:
+    def link(self, target: TerminalTarget, *, has_stty: bool = True) -> TerminalLink:
+        """Return a link; without `stty` the container's gate does not work, and says nothing."""
+        self.container.has_gate = has_stty and bool(target.start_mark) and not target.is_adopted
         return TerminalLink(
             target, self.container, self.pod, inbox=self.inbox, writer=self.recorder
         )
@@ -179,7 +198,8 @@ class Terminal:
 def target(
     *, io: IoMode = IoMode.TTY, has_start_gate: bool = True, is_adopted: bool = False
 ) -> TerminalTarget:
-    return TerminalTarget("s", "app", "pod", "session", io, has_start_gate, is_adopted)
+    mark = START_MARK if has_start_gate else b""
+    return TerminalTarget("s", "app", "pod", "session", io, mark, is_adopted)
 
 
 @asynccontextmanager

@@ -1,7 +1,9 @@
 """What nobody claims is deleted, what somebody claims is not; the API is the fake one."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from sessions.pods.run import object_name
@@ -9,7 +11,7 @@ from sessions.reconciler import Reconciler
 from sessions.supervisor import Lease
 from telorunner.kube.objects import session_labels
 from tests import fakes
-from tests.engine.world import FakeWorld, is_status
+from tests.engine.world import FakeWorld, is_status, open_fake_world
 from tests.unit.pods import running, terminated
 
 PROGRAM = "print(1)\n"
@@ -73,17 +75,20 @@ async def test_an_unclaimed_pod_that_stays_in_deletion_is_forced_out(world: Fake
     assert (seen.name, seen.body["gracePeriodSeconds"]) == (object_name("stuckaaaaaaa"), 0)
 
 
-async def test_a_reaper_at_work_takes_nothing_from_sessions_that_start(world: FakeWorld) -> None:
-    async with world.runner():
+async def test_a_reaper_at_work_takes_nothing_from_sessions_that_start(
+    tmp_path: Path, transactional_db: None, times: Callable[[int, int], int]
+) -> None:
+    count = times(100, 20)
+    async with open_fake_world(tmp_path, RUNNER_MAX_SESSIONS="100") as world, world.runner():
         async with asyncio.TaskGroup() as group:
             reaping = group.create_task(reap_all_the_time(world))
-            session_ids = [await world.create(PROGRAM) for _ in range(20)]
+            session_ids = [await world.create(PROGRAM) for _ in range(count)]
             for session_id in session_ids:
                 await world.until_pod(session_id)
                 world.set_status(session_id, "Running", running())
                 await world.until_event(session_id, is_status("running"))
             reaping.cancel()
-        assert len(world.api.objects["pods"]) == 20
+        assert len(world.api.objects["pods"]) == count
         assert world.api.count("delete") == 0
 
 

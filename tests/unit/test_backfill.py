@@ -6,11 +6,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessions.terminal.backfill import join, missing, overlap
+from sessions.terminal import backfill
+from sessions.terminal.backfill import Front, Published
+from sessions.terminal.overlap import overlap
+from telorunner.kube.logs import ContainerLog
 
 FEW_BYTES = st.text("ab", max_size=30).map(str.encode)
 REPEATS = st.builds(lambda unit, times: unit * times, FEW_BYTES, st.integers(0, 6))
 LINES = st.lists(st.text("ab\r é%", max_size=6), max_size=12)
+
+
+def join(log: bytes, seen: bytes, *, is_tty: bool, is_behind: bool = False) -> bytes:
+    """Return the front alone, of an attach of which nothing had come when the log was asked for."""
+    return backfill.join(Front(log), seen, is_tty=is_tty, settled=0, is_behind=is_behind).data
+
+
+def missing(log: bytes, tail: bytes, *, written: int | None = None) -> bytes | None:
+    """Return what the log has more, None where that is not sure."""
+    rest = backfill.missing(ContainerLog(log), Published(tail, written))
+    return rest.data if rest.is_sure else None
 
 
 def as_terminal(lines: list[str]) -> bytes:

@@ -1,0 +1,86 @@
+"""What ends an application's input and what does not, and output larger than any buffer."""
+
+import asyncio
+import hashlib
+
+import pytest
+
+from tests.clients import Client
+from tests.clusters import ClusterUnderTest
+from tests.serving import Platform
+
+pytestmark = pytest.mark.cluster
+
+READ_TO_THE_END = """
+import sys
+print("ready", flush=True)
+for line in sys.stdin:
+    print("heard " + line.strip(), flush=True)
+print("ended", flush=True)
+"""
+
+OUTPUT_BYTES = 5 * 2**20
+# No line end in it: a terminal changes nothing then.
+FIVE_MIB = f"""
+import hashlib, os
+out, piece = bytearray(), b""
+while len(out) < {OUTPUT_BYTES}:
+    piece = hashlib.sha256(piece).hexdigest().encode()
+    out += piece
+left = memoryview(out)[:{OUTPUT_BYTES}]
+while left:
+    left = left[os.write(1, left[:65536]):]
+"""
+
+
+def five_mib() -> bytes:
+    out, piece = bytearray(), b""
+    while len(out) < OUTPUT_BYTES:
+        piece = hashlib.sha256(piece).hexdigest().encode()
+        out += piece
+    return bytes(out[:OUTPUT_BYTES])
+
+
+async def test_ctrl_d_ends_the_input_of_a_terminal(client: Client) -> None:
+    session = await client.create(READ_TO_THE_END)
+    async with client.terminal(session) as terminal:
+        await terminal.until(b"ready")
+        await terminal.socket.send(b"one\r\x04")
+        assert await terminal.drain() == 1000
+    assert terminal.output.endswith(b"heard one\r\nended\r\n")
+    assert await client.status(session) == {"kind": "exited", "code": 0}
+
+
+async def test_nothing_ends_the_input_of_streams_and_no_viewer_that_leaves(client: Client) -> None:
+    app = {"name": "app", "entryRelativePath": "telo.yaml", "ports": [], "io": "streams"}
+    session = await client.create(READ_TO_THE_END, apps=[app])
+    async with client.terminal(session) as first:
+        await first.until(b"ready\n")
+        await first.socket.send(b"one\n\x04\n")
+        await first.until(b"heard \x04\n")
+    async with client.terminal(session, last_seq=first.numbers[-1]) as second:
+        await second.socket.send(b"two\n")
+        await second.until(b"heard two\n")
+        assert b"ended" not in second.output
+        assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+        assert await second.drain() == 1000
+    assert await client.status(session) == {"kind": "stopped"}
+
+
+async def test_five_mebibytes_are_the_same_live_and_replayed(
+    platform: Platform, cluster: ClusterUnderTest
+) -> None:
+    platform.environment["RUNNER_REPLAY_BUFFER_BYTES"] = str(2 * OUTPUT_BYTES)
+    platform.start()
+    client = Client(platform.url, cluster.image)
+    wanted = hashlib.sha256(five_mib()).hexdigest()
+    try:
+        session = await client.create(FIVE_MIB)
+        async with client.terminal(session) as terminal, asyncio.timeout(60):
+            assert await terminal.drain() == 1000
+        assert terminal.texts == [{"type": "seq", "seq": 0, "app": "app", "io": "tty"}]
+        assert len(terminal.output) == OUTPUT_BYTES
+        assert hashlib.sha256(terminal.output).hexdigest() == wanted
+        assert hashlib.sha256(await client.replay(session)).hexdigest() == wanted
+    finally:
+        await client.close()

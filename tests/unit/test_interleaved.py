@@ -1,0 +1,60 @@
+"""A log of two channels joined to what each of them brought."""
+
+import time
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sessions.terminal.interleaved import join_channels
+
+LINES = st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "", "long"])), max_size=25)
+
+
+def channel(lines: list[tuple[bool, bytes]], *, is_error: bool) -> bytes:
+    return b"".join(line for which, line in lines if which is is_error)
+
+
+def settled(data: bytes) -> dict[str, int]:
+    return {"settled_out": len(data), "settled_err": 0}
+
+
+def test_what_came_before_is_what_no_channel_brought() -> None:
+    log = b"early\nout 1\nerr 1\nout 2\n"
+    front = join_channels(log, b"out 1\nout 2\n", b"err 1\n", settled_out=12, settled_err=6)
+    assert (front.data, front.is_sure) == (b"early\n", True)
+
+
+def test_channels_that_overtook_each_other_are_no_reason_to_tell_a_line_twice() -> None:
+    log = b"err 1\nout 1\nerr 2\nout 2\n"
+    front = join_channels(log, b"out 1\nout 2\nout 3", b"err 1\nerr 2\n", **settled(b"out 1\n"))
+    assert (front.data, front.is_sure) == (b"", True)
+
+
+def test_what_cannot_be_told_apart_is_unsure_and_doubles_nothing() -> None:
+    log = b"tick\n" * 5
+    front = join_channels(log, b"tick\n" * 2, b"tick\n", settled_out=5, settled_err=0)
+    assert (front.data, front.is_sure) == (b"tick\n" * 2, False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(lines=LINES, began=st.integers(0, 25), is_unique=st.booleans())
+def test_settled_channels_are_joined_exactly(
+    lines: list[tuple[bool, str]], began: int, is_unique: bool
+) -> None:
+    written = [
+        (which, f"{number if is_unique else ''}{text}\n".encode())
+        for number, (which, text) in enumerate(lines)
+    ]
+    log = b"".join(line for _, line in written)
+    out, err = (channel(written[began:], is_error=which) for which in (False, True))
+    front = join_channels(log, out, err, settled_out=len(out), settled_err=len(err))
+    assert front.is_sure
+    assert front.data == b"".join(line for _, line in written[:began])
+
+
+def test_hostile_lines_are_given_up_in_no_time() -> None:
+    began = time.process_time()
+    out = b"a\n" * 65_000
+    front = join_channels(b"a\n" * 200_000 + b"b\n", out, out, settled_out=0, settled_err=0)
+    assert time.process_time() - began < 5
+    assert not front.is_sure
