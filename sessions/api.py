@@ -12,6 +12,7 @@ from rest_framework.views import APIView
 
 from sessions import requests
 from sessions.actions import create, offers, read, stop
+from sessions.openapi import operations
 from telorunner.conf import Settings
 from telorunner.drf import read_json
 
@@ -28,6 +29,7 @@ def _body(request: Request) -> Any:
 class Capabilities(APIView):
     """What this runner offers."""
 
+    @operations.GET_CAPABILITIES
     def get(self, _request: Request) -> Response:
         """Answer 200 with the capabilities as they are now."""
         return Response(offers.capabilities(_config()))
@@ -36,6 +38,7 @@ class Capabilities(APIView):
 class Probe(APIView):
     """Whether a session with this config could run."""
 
+    @operations.PROBE
     def post(self, request: Request) -> Response:
         """Answer 200 with ready, needs-setup or unavailable."""
         image = requests.parse_probe(_body(request))
@@ -45,6 +48,7 @@ class Probe(APIView):
 class Sessions(APIView):
     """The collection of sessions."""
 
+    @operations.CREATE_SESSION
     def post(self, request: Request) -> Response:
         """Register a session; answer 201 before anything is asked of the cluster."""
         wanted = requests.parse_create(_body(request))
@@ -57,13 +61,16 @@ class Sessions(APIView):
         return Response(body, status=201)
 
 
+@operations.of_session
 class Session(APIView):
     """One session."""
 
+    @operations.GET_SESSION
     def get(self, _request: Request, session_id: str) -> Response:
         """Answer 200 with the session's document."""
         return Response(read.read(session_id))
 
+    @operations.STOP_SESSION
     def delete(self, _request: Request, session_id: str) -> Response:
         """Answer 204 once the stop is recorded, whatever the id."""
         stop.stop(session_id)

@@ -5,7 +5,7 @@ Raises ConfigError at import where a variable cannot be used; `manage.py` turns 
 
 import secrets
 
-from telorunner import conf, databases, datadir
+from telorunner import __version__, conf, databases, datadir
 
 RUNNER = conf.load()
 
@@ -27,6 +27,8 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "django.contrib.staticfiles",
     "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
     "channels",
     "sessions.apps.SessionsConfig",
 ]
@@ -73,6 +75,8 @@ STATIC_URL = "/static/"
 # Static files are served out of the installed packages: nothing has to be collected.
 WHITENOISE_USE_FINDERS = True
 WHITENOISE_AUTOREFRESH = False
+# Who may read them from elsewhere is said by `telorunner.cors`, as for every answer.
+WHITENOISE_ALLOW_ALL_ORIGINS = False
 
 # The server refuses larger bodies before Django sees them; whole bodies stay in memory, so that no
 # environment value is spooled to a disk.
@@ -85,10 +89,18 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": [],
     "DEFAULT_RENDERER_CLASSES": ["telorunner.drf.OrjsonRenderer"],
     "DEFAULT_CONTENT_NEGOTIATION_CLASS": "telorunner.drf.AlwaysJson",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "telorunner.drf.exception_handler",
     # OPTIONS would answer with class names and docstrings.
     "DEFAULT_METADATA_CLASS": None,
     "UNAUTHENTICATED_USER": None,
+}
+SPECTACULAR_SETTINGS = {
+    "OAS_VERSION": "3.1.0",
+    "TITLE": "telorunner",
+    "VERSION": __version__,
+    "SCHEMA_PATH_PREFIX": "/v1",
+    "POSTPROCESSING_HOOKS": ["telorunner.openapi.complete"],
 }
 
 # TLS ends in front of the runner. Where every origin that the admin is used from is https, cookies

@@ -10,7 +10,7 @@ from django.urls import include, path, re_path
 from django.views.decorators.csrf import csrf_exempt
 from django.views.generic import RedirectView
 
-from telorunner import health
+from telorunner import health, openapi
 from telorunner.drf import json_answer
 from telorunner.errors import NotFound
 
@@ -25,6 +25,8 @@ urlpatterns = [
     path("v1/health", health.health),
     path("livez", health.livez),
     path("readyz", health.readyz),
+    path("v1/openapi.json", openapi.Document.as_view()),
+    path("v1/docs", openapi.Page.as_view()),
     path("v1/", include("sessions.urls")),
     path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),

@@ -13,6 +13,8 @@ import orjson
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from tests import description
+
 FOLLOW_SECONDS = 60.0
 TERMINAL_KINDS = {"exited", "failed", "stopped"}
 
@@ -31,6 +33,7 @@ class Terminal:
         frame = await self.socket.recv()
         if isinstance(frame, str):
             self.texts.append(orjson.loads(frame))
+            description.check_text(self.texts[-1])
             return
         number, _stream = struct.unpack(">IB", frame[:5])
         self.numbers.append(number)
@@ -49,7 +52,9 @@ class Terminal:
                 while True:
                     await self.receive()
         except ConnectionClosed as closed:
-            return closed.rcvd.code if closed.rcvd else 1006
+            code = closed.rcvd.code if closed.rcvd else description.BROKEN
+            description.check_close(code)
+            return code
 
     async def resize(self, columns: int, rows: int) -> None:
         await self.socket.send(
@@ -63,10 +68,21 @@ class Client:
     def __init__(self, url: str, image: str) -> None:
         self.url = url
         self.image = image
-        self.http = httpx.AsyncClient(base_url=url, timeout=FOLLOW_SECONDS, trust_env=False)
+        self.http = httpx.AsyncClient(
+            base_url=url,
+            timeout=FOLLOW_SECONDS,
+            trust_env=False,
+            event_hooks={"response": [description.check_response]},
+        )
 
     async def create(self, program: str, **fields: Any) -> str:
         """Start a session whose entry is a Python program (for the test kernel)."""
+        answer = await self.ask_to_create(program, **fields)
+        assert answer.status_code == 201, answer.text
+        return str(answer.json()["sessionId"])
+
+    async def ask_to_create(self, program: str, **fields: Any) -> httpx.Response:
+        """Ask for such a session, and leave it to the caller what a refusal means."""
         body = {
             "bundle": {
                 "entryRelativePath": "telo.yaml",
@@ -78,9 +94,7 @@ class Client:
             "limits": {"cpu": "200m"},
             **fields,
         }
-        answer = await self.http.post("/v1/sessions", json=body)
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["sessionId"])
+        return await self.http.post("/v1/sessions", json=body)
 
     async def events(self, session: str, after: int = 0) -> list[tuple[int, dict[str, Any]]]:
         """Follow the stream to its end; a gap is listed with number 0."""
@@ -100,6 +114,7 @@ class Client:
                 # httpx-sse makes a message without data of each heartbeat.
                 if not message.data:
                     continue
+                description.check_event(message.event, message.data)
                 number = 0 if message.event == "gap" else int(message.id)
                 yield number, orjson.loads(message.data)
 

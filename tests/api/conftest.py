@@ -13,6 +13,7 @@ from sessions.bus.memory import MemoryBus
 from sessions.log.memory import MemoryLog
 from sessions.runtime import Runtime
 from telorunner.conf import Settings
+from tests import description
 from tests.builders import make_settings
 
 
@@ -45,7 +46,10 @@ async def client(running: Runtime) -> AsyncIterator[httpx.AsyncClient]:
     from telorunner.asgi import build_application
 
     transport = httpx.ASGITransport(app=build_application(running.config))
-    async with httpx.AsyncClient(transport=transport, base_url="http://runner") as opened:
+    hooks = {"response": [description.check_response]}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://runner", event_hooks=hooks
+    ) as opened:
         yield opened
 
 
