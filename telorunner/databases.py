@@ -25,6 +25,9 @@ POSTGRES_STATEMENT_SECONDS = 15
 POSTGRES_POOL_SIZE = 16
 # Time to get a connection out of the pool: less than a client waits for an answer.
 POSTGRES_POOL_SECONDS = 5
+# How long the pool tries by itself to connect anew. It waits longer and longer between its tries,
+# so that after an outage of minutes it would be minutes late; each request begins anew instead.
+POSTGRES_RECONNECT_SECONDS = 1
 
 _PROBLEM = "DATABASE_URL: must be a URL such as postgresql://user:password@host:5432/name"
 
@@ -80,6 +83,8 @@ def _postgres(parsed: dict[str, Any]) -> dict[str, Any]:
         "min_size": 1,
         "max_size": POSTGRES_POOL_SIZE,
         "timeout": POSTGRES_POOL_SECONDS,
+        "reconnect_timeout": POSTGRES_RECONNECT_SECONDS,
     }
-    # The pool keeps connections; Django's own keeping must be off beside it.
-    return {**parsed, "CONN_MAX_AGE": 0, "OPTIONS": options}
+    # The pool keeps connections; Django's own keeping must be off beside it. One that broke while
+    # it was idle is noticed when it is taken, and fails nobody's request.
+    return {**parsed, "CONN_MAX_AGE": 0, "CONN_HEALTH_CHECKS": True, "OPTIONS": options}

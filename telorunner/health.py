@@ -1,7 +1,7 @@
 """Health: /v1/health and /livez say that the process lives, /readyz that it can serve.
 
-Readiness names what is missing: the database, the log, a fresh watch of the cluster, or an engine
-that may decide.
+Readiness names what is missing: a database that takes writes, the log, a fresh watch of the
+cluster, or an engine that may decide.
 """
 
 import asyncio
@@ -11,11 +11,10 @@ from functools import wraps
 from typing import Any
 
 import orjson
-from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
 
-from sessions import runtime
+from sessions import runtime, store
 from telorunner import __version__
 from telorunner.drf import JSON_TYPE, json_answer
 from telorunner.errors import MethodNotAllowed, Stopping
@@ -59,7 +58,7 @@ async def readyz(_request: HttpRequest) -> HttpResponse:
     except Stopping:
         return _json({"ready": False, "checks": {"process": "stopping"}}, status=503)
     checks = {
-        "database": "ok" if await _is_database_answering() else "unreachable",
+        "database": "ok" if await _is_database_writable() else "unreachable",
         # The log lives in this process: it can be reached wherever the process can.
         "log": "ok",
         "cluster": "ok" if running.pods.is_fresh else "stale",
@@ -70,24 +69,14 @@ async def readyz(_request: HttpRequest) -> HttpResponse:
     return _json({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)
 
 
-async def _is_database_answering() -> bool:
+async def _is_database_writable() -> bool:
     try:
         async with asyncio.timeout(DATABASE_SECONDS):
-            await asyncio.to_thread(_ask_database)
+            await store.check_writable()
     except Exception as exc:
-        logger.warning("The database does not answer: %s", type(exc).__name__)
+        logger.warning("The database takes no writes: %s", type(exc).__name__)
         return False
     return True
-
-
-def _ask_database() -> None:
-    """Run on a worker thread, with a connection of its own that is given back at once."""
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT 1")
-            cursor.fetchone()
-    finally:
-        connection.close()
 
 
 def _json(body: object, *, status: int = 200) -> HttpResponse:

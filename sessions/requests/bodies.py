@@ -4,16 +4,35 @@ Null is no value of an optional key: it is left out instead.
 """
 
 import binascii
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.alias_generators import to_camel
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticOmit
 
 from sessions import bundles, spec
 from sessions.actions.create import Wanted
 from sessions.admission import RequestedLimits
-from sessions.requests.values import BytesQuantity, CpuQuantity, PlainText, PortNumber, Text
+from sessions.requests.values import (
+    BytesQuantity,
+    CpuQuantity,
+    Environment,
+    PlainText,
+    PortNumber,
+    Text,
+    at_most,
+    refused,
+)
 from sessions.states import IoMode, Protocol, PullPolicy
 from telorunner.values.quantity import parse_bytes, parse_cpu_millis
 
@@ -22,6 +41,30 @@ MAX_FILES = 20_000
 MAX_PORTS = 64
 MAX_APPS = 64
 MAX_URL_LENGTH = 2048
+MAX_UNKNOWN_KEYS = 100
+
+
+@dataclass
+class Patience:
+    """How many more errors are worth finding; the validation's context.
+
+    A body of 8 MB can hold a million of them, which would take seconds and gigabytes.
+    """
+
+    errors: int = 1000
+
+
+def _publish(schema: dict[str, Any]) -> None:
+    """Take out of a model's JSON Schema what is no news to a client.
+
+    Titles only repeat the keys, and an empty default stands for a key that was left out.
+    """
+    schema.pop("title", None)
+    for described in schema["properties"].values():
+        described.pop("title", None)
+        default = described.get("default")
+        if not isinstance(default, bool) and (not default or isinstance(default, dict)):
+            described.pop("default", None)
 
 
 class _Body(BaseModel):
@@ -31,16 +74,41 @@ class _Body(BaseModel):
         frozen=True,
         alias_generator=to_camel,
         hide_input_in_errors=True,
+        json_schema_extra=_publish,
+        use_attribute_docstrings=True,
     )
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _within_patience(
+        cls, value: Any, handler: ModelWrapValidatorHandler[Self], info: ValidationInfo
+    ) -> Self:
+        """Pass over what comes after more errors than anybody reads."""
+        patience = info.context if isinstance(info.context, Patience) else Patience()
+        if patience.errors <= 0:
+            raise PydanticOmit
+        if cls.model_config["extra"] == "forbid" and isinstance(value, dict):
+            unknown = len(value) - len(cls.model_fields)
+            if unknown > MAX_UNKNOWN_KEYS:
+                raise refused("has too many unknown keys")
+        try:
+            return handler(value)
+        except ValidationError as exc:
+            patience.errors -= exc.error_count()
+            raise
 
 
 class BundleFile(_Body):
     """A file of the bundle."""
 
     relative_path: Text
+    """Its path in the bundle: `/` between segments, no `..`, no backslash, no NUL; at most 4,096
+    bytes, 255 a segment. A leading `/` is dropped, and `a/./b` is `a/b`."""
     # NB: before the contents, which are judged by it.
     encoding: Literal["utf8", "base64"] = "utf8"
+    """How `contents` are written."""
     contents: Annotated[Text, Field(repr=False)]
+    """The file: text without NUL, or base64 with padding and nothing between."""
 
     @field_validator("contents")
     @classmethod
@@ -57,38 +125,45 @@ class BundleFile(_Body):
 def _decode(contents: str, encoding: str) -> bytes:
     if encoding == "utf8":
         if "\0" in contents:
-            raise PydanticCustomError("contents", "holds a NUL: send it as base64")
+            raise refused("holds a NUL: send it as base64")
         return contents.encode()
     try:
         return binascii.a2b_base64(contents, strict_mode=True)
     except ValueError:
-        raise PydanticCustomError("contents", "is not base64") from None
+        raise refused("is not base64") from None
 
 
 class Bundle(_Body):
     """The files of a session, and which of them is the entry."""
 
     entry_relative_path: Text
-    files: Annotated[list[BundleFile], Field(max_length=MAX_FILES)]
+    """The application's manifest: one of the files."""
+    files: Annotated[list[BundleFile], Field(max_length=MAX_FILES), at_most(MAX_FILES)]
 
 
 class Port(_Body):
     """A port that the application declares."""
 
     port: PortNumber
+    """Its number in the pod."""
     protocol: Literal["tcp", "udp"]
+    """Its transport."""
 
 
-Ports = Annotated[list[Port], Field(max_length=MAX_PORTS)]
+Ports = Annotated[list[Port], Field(max_length=MAX_PORTS), at_most(MAX_PORTS)]
 
 
 class Limits(_Body):
     """What the pod may use; what is above the operator's ceiling is cut to it."""
 
     cpu: CpuQuantity = ""
+    """Cores, as a Kubernetes quantity: at least `1m`."""
     memory: BytesQuantity = ""
+    """Bytes, as a Kubernetes quantity: at least `4Mi`."""
     ephemeral_storage: BytesQuantity = ""
+    """Bytes, as a Kubernetes quantity: at least `4Mi`."""
     ttl_seconds: Annotated[int, Field(ge=1)] = 0
+    """How long the session may run."""
 
     def requested(self) -> RequestedLimits:
         """Return the limits in millicores, bytes and seconds; None is "not asked for"."""
@@ -105,9 +180,13 @@ class AppDeclaration(_Body):
     """One application of the session."""
 
     name: Text
+    """A DNS label of at most 59 characters; not `workspace` or `agent`."""
     entry_relative_path: Text
+    """Its manifest: one of the bundle's files."""
     ports: Ports = []
+    """The ports it listens on."""
     io: Literal["tty", "streams"] = "tty"
+    """`tty`: one terminal; `streams`: stdin, stdout and stderr apart."""
 
     def wanted(self) -> spec.App:
         """Return the app; its entry is as it was sent."""
@@ -120,28 +199,43 @@ class Config(_Body):
     model_config = ConfigDict(extra="ignore")
 
     image: Annotated[Text, Field(min_length=1)]
+    """The container image; one of those that the capabilities offer."""
     pull_policy: Literal["missing", "always", "never"]
-    registry_url: Annotated[PlainText, Field(max_length=MAX_URL_LENGTH)] = ""
+    """The Pod's imagePullPolicy; `missing` is IfNotPresent."""
+    registry_url: Annotated[PlainText, Field(max_length=MAX_URL_LENGTH, repr=False)] = ""
+    """The module registry, as the variable TELO_REGISTRY_URL; one in `env` wins."""
 
 
 class Probe(_Body):
     """The body of POST /v1/probe."""
 
     config: Config
+    """What a session would be created with."""
 
 
 class CreateSession(_Body):
     """The body of POST /v1/sessions."""
 
     bundle: Bundle
-    env: Annotated[dict[Text, Text], Field(repr=False)]
+    """The application."""
+    env: Annotated[Environment, Field(repr=False)]
+    """Variables of the application. Name and value are under 128 KiB, all of it at most 1 MiB;
+    a TELO_CACHE_DIR is dropped."""
     config: Config
+    """What it runs in."""
     ports: Ports = []
+    """The ports it listens on."""
     inspect: bool = False
+    """Relay the kernel's debug frames as `debug` events."""
     limits: Limits = Limits()
+    """What it may use."""
     mode: Literal["run", "watch"] = "run"
+    """`watch` only where the capabilities offer it."""
     agent: Annotated[Text, Field(min_length=1)] = ""
-    apps: Annotated[list[AppDeclaration], Field(max_length=MAX_APPS)] = []
+    """An agent to edit the files; in watch sessions only."""
+    apps: Annotated[list[AppDeclaration], Field(max_length=MAX_APPS), at_most(MAX_APPS)] = []
+    """The applications: exactly one in a `run` session. Left out, it is one named `app` on the
+    bundle's entry, with the request's ports and a terminal."""
 
     def wanted(self) -> Wanted:
         """Return what the body asks for, in the actions' words."""

@@ -1,6 +1,5 @@
 """From a parsed JSON body to what is wanted, or to the issues that a client reads."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -8,26 +7,36 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sessions.actions.create import Wanted
-from sessions.requests.bodies import CreateSession, Port, Probe
+from sessions.requests.bodies import CreateSession, Patience, Port, Probe
+from sessions.requests.values import REFUSED
 from telorunner.errors import InvalidRequest
 
 MAX_ISSUES = 100
 # A key that the client made up is told back to it, but not a page of it.
 MAX_SEGMENT_LENGTH = 256
 
-MAX_ENV_NAME_LENGTH = 256
 # MAX_ARG_STRLEN of Linux, 128 KiB, counts the "=" and the NUL behind them too.
 MAX_VARIABLE_BYTES = 131_072 - 2
 MAX_ENV_BYTES = 1_048_576
 
-_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
+# By pydantic's error types; what it would say itself is in the words of Python's types.
 _MESSAGES = {
     "model_type": "must be an object",
     "dict_type": "must be an object",
     "list_type": "must be an array",
+    "string_type": "must be a string",
+    "string_unicode": "holds half of a surrogate pair",
+    "bool_type": "must be true or false",
+    "int_type": "must be a whole number",
+    "literal_error": "must be {expected}",
+    "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
+    "too_short": "must not be empty",
+    "too_long": "must be at most {max_length} characters long",
     "extra_forbidden": "is no key of this object",
     "missing": "is required",
 }
+_OTHERWISE = "is not valid"
 
 Model = TypeVar("Model", bound=BaseModel)
 Issue = dict[str, str]
@@ -60,15 +69,26 @@ def parse_probe(body: Any) -> str:
 
 def _validated(model: type[Model], body: Any) -> Model:
     try:
-        return model.model_validate(body)
+        return model.model_validate(body, context=Patience())
     except ValidationError as exc:
-        errors = exc.errors(include_url=False, include_input=False, include_context=False)
+        errors = exc.errors(include_url=False, include_input=False)
         raise InvalidRequest(issues=[_issue(error) for error in errors[:MAX_ISSUES]]) from None
 
 
 def _issue(error: ErrorDetails) -> Issue:
-    message = _MESSAGES.get(error["type"], error["msg"])
-    return {"path": _pointer(error["loc"]), "message": message}
+    location = error["loc"]
+    message = _message(error)
+    if location[:1] == ("env",) and len(location) > 1:
+        name = str(location[1])[:MAX_SEGMENT_LENGTH] or '""'
+        message = f"{name}: {message}"
+    return {"path": _pointer(location), "message": message}
+
+
+def _message(error: ErrorDetails) -> str:
+    """Return the sentence for an error; what this package refused it has worded itself."""
+    if error["type"] == REFUSED:
+        return error["msg"]
+    return _MESSAGES.get(error["type"], _OTHERWISE).format_map(error.get("ctx", {}))
 
 
 def _pointer(location: Sequence[int | str]) -> str:
@@ -86,25 +106,16 @@ def _escaped(segment: str) -> str:
 
 
 def _env_issues(env: Mapping[str, str]) -> Iterator[Issue]:
-    """Yield what `exec` or the cluster would refuse later; names only, never values."""
+    """Yield what is too large for `exec`; names only, never values."""
     total_bytes = 0
     for name, value in env.items():
         size_bytes = len(name.encode()) + len(value.encode())
         total_bytes += size_bytes
-        problem = ""
-        if len(name) > MAX_ENV_NAME_LENGTH:
-            problem = f"the name has more than {MAX_ENV_NAME_LENGTH} characters"
-        elif _ENV_NAME.fullmatch(name) is None:
-            problem = "the name must match [-._a-zA-Z][-._a-zA-Z0-9]*"
-        elif "\0" in value:
-            problem = "the value holds a NUL"
-        elif size_bytes > MAX_VARIABLE_BYTES:
-            problem = "name and value together must be under 128 KiB"
-        if problem:
-            shown = name[:MAX_SEGMENT_LENGTH]
-            yield {"path": f"/env/{_escaped(name)}", "message": f"{shown}: {problem}"}
+        if size_bytes > MAX_VARIABLE_BYTES:
+            message = f"{name}: name and value together must be under 128 KiB"
+            yield {"path": f"/env/{_escaped(name)}", "message": message}
     if total_bytes > MAX_ENV_BYTES:
-        largest = max(env, key=lambda name: len(env[name]))[:MAX_ENV_NAME_LENGTH]
+        largest = max(env, key=lambda name: len(env[name]))
         message = f"all of it must be at most 1 MiB; {largest} is the largest"
         yield {"path": "/env", "message": message}
 

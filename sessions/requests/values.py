@@ -3,13 +3,32 @@
 Messages never repeat a value: it may be a secret.
 """
 
+import re
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from telorunner.values.quantity import parse_bytes, parse_cpu_millis
+from telorunner.values.quantity import (
+    MAX_QUANTITY_LENGTH,
+    QUANTITY,
+    parse_bytes,
+    parse_cpu_millis,
+)
+
+# The type of every error that is made here: its message is written for clients.
+REFUSED = "refused"
+
+# Far above what any application reads; it keeps the work for one request small.
+MAX_VARIABLES = 10_000
+MAX_ENV_NAME_LENGTH = 256
+_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
+
+
+def refused(problem: str) -> PydanticCustomError:
+    """Return the error that says what is wrong with a value."""
+    return PydanticCustomError(REFUSED, "{problem}", {"problem": problem})
 
 
 def _whole_text(value: str) -> str:
@@ -18,14 +37,42 @@ def _whole_text(value: str) -> str:
         try:
             value.encode()
         except UnicodeEncodeError:
-            raise PydanticCustomError("text", "holds half of a surrogate pair") from None
+            raise refused("holds half of a surrogate pair") from None
     return value
 
 
 def _without_nul(value: str) -> str:
     if "\0" in value:
-        raise PydanticCustomError("text", "holds a NUL")
+        raise refused("holds a NUL")
     return value
+
+
+def _env_name(name: str) -> str:
+    """Refuse what the cluster would refuse later."""
+    if len(name) > MAX_ENV_NAME_LENGTH:
+        problem = f"the name has more than {MAX_ENV_NAME_LENGTH} characters"
+    elif _ENV_NAME.fullmatch(name) is None:
+        problem = "the name must match [-._a-zA-Z][-._a-zA-Z0-9]*"
+    else:
+        return name
+    raise refused(problem)
+
+
+def _env_value(value: str) -> str:
+    if "\0" in value:
+        raise refused("the value holds a NUL")
+    return value
+
+
+def at_most(count: int) -> BeforeValidator:
+    """Refuse a crowd before anybody looks at its members."""
+
+    def checked(value: Any) -> Any:
+        if isinstance(value, list | dict) and len(value) > count:
+            raise refused(f"must have at most {count} items")
+        return value
+
+    return BeforeValidator(checked)
 
 
 def _quantity(parse: Callable[[str], int]) -> Callable[[str], str]:
@@ -33,14 +80,46 @@ def _quantity(parse: Callable[[str], int]) -> Callable[[str], str]:
         try:
             parse(value)
         except ValueError as exc:
-            raise PydanticCustomError("quantity", "{reason}", {"reason": str(exc)}) from None
+            raise refused(str(exc)) from None
         return value
 
     return checked
 
 
+def _public(pattern: re.Pattern[str]) -> str:
+    """Return a pattern as JSON Schema writes it: anchored, and without Python's group names."""
+    return "^(?:" + re.sub(r"\(\?P<\w+>", "(", pattern.pattern) + ")$"
+
+
 Text = Annotated[str, AfterValidator(_whole_text)]
 PlainText = Annotated[Text, AfterValidator(_without_nul)]
-CpuQuantity = Annotated[str, AfterValidator(_quantity(parse_cpu_millis))]
-BytesQuantity = Annotated[str, AfterValidator(_quantity(parse_bytes))]
+Environment = Annotated[
+    dict[
+        Annotated[Text, AfterValidator(_env_name)],
+        Annotated[Text, AfterValidator(_env_value)],
+    ],
+    at_most(MAX_VARIABLES),
+    WithJsonSchema(
+        {
+            "type": "object",
+            "maxProperties": MAX_VARIABLES,
+            "propertyNames": {"pattern": _public(_ENV_NAME), "maxLength": MAX_ENV_NAME_LENGTH},
+            "additionalProperties": {"type": "string"},
+        }
+    ),
+]
+_QUANTITY_SCHEMA: dict[str, Any] = {
+    "pattern": _public(QUANTITY),
+    "maxLength": MAX_QUANTITY_LENGTH,
+}
+CpuQuantity = Annotated[
+    str,
+    AfterValidator(_quantity(parse_cpu_millis)),
+    Field(examples=["500m", "1.5"], json_schema_extra=_QUANTITY_SCHEMA),
+]
+BytesQuantity = Annotated[
+    str,
+    AfterValidator(_quantity(parse_bytes)),
+    Field(examples=["512Mi", "1Gi"], json_schema_extra=_QUANTITY_SCHEMA),
+]
 PortNumber = Annotated[int, Field(ge=1, le=65_535)]

@@ -9,7 +9,7 @@ from decimal import Decimal
 # Longer texts than this are no amounts that anybody means; the bound keeps parsing cheap.
 MAX_QUANTITY_LENGTH = 64
 
-_QUANTITY = re.compile(
+QUANTITY = re.compile(
     r"(?P<sign>[+-]?)(?P<number>[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
     r"(?P<suffix>[eE][+-]?[0-9]{1,3}|[KMGTPE]i|[numkMGTPE]?)",
     re.ASCII,
@@ -27,7 +27,7 @@ def parse_quantity(text: str) -> Decimal:
     Raises:
         ValueError: The text is no Kubernetes quantity, or is larger than 10^30.
     """
-    match = _QUANTITY.fullmatch(text) if len(text) <= MAX_QUANTITY_LENGTH else None
+    match = QUANTITY.fullmatch(text) if len(text) <= MAX_QUANTITY_LENGTH else None
     if match is None:
         raise ValueError("not a Kubernetes quantity such as 500m, 1.5 or 512Mi")
     number, suffix = Decimal(match["number"]), match["suffix"]

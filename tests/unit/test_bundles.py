@@ -14,10 +14,13 @@ from sessions.bundles import (
     Bundle,
     File,
     check,
+    choose_delivery,
+    fetch_url,
+    new_token,
     normalise,
     pack,
-    require_inline,
 )
+from sessions.states import Delivery
 from telorunner.errors import BundleTooLarge, InvalidBundle
 
 ODD_NAMES = [
@@ -82,6 +85,12 @@ class TestPaths:
     def test_the_entry_must_be_a_file_of_the_bundle(self, entry: str) -> None:
         with pytest.raises(InvalidBundle, match=r"^/entry: "):
             check(files("telo.yaml", "dir/a.yaml"), [("/entry", entry)])
+
+    def test_more_folders_than_anybody_has_are_refused(self) -> None:
+        # 10 MB of such paths would name five million folders, ten gigabytes of names alone.
+        with pytest.raises(InvalidBundle, match="10,000 folders"):
+            check([File(f"{n}/" + "a/" * 2040 + "a", b"") for n in range(100)], [])
+        assert check([File(f"{n}/a", b"") for n in range(10_000)], [])
 
     def test_entries_are_normalised_as_files_are(self) -> None:
         entries = [("/a", "/telo.yaml"), ("/b", "./dir//a.yaml")]
@@ -159,6 +168,20 @@ class TestArchive:
         assert {member.uname + member.gname for member in members} == {""}
 
     def test_the_limit_of_an_inline_bundle_is_exact(self) -> None:
-        require_inline(bytes(INLINE_MAX_BYTES))
+        fitting, larger = bytes(INLINE_MAX_BYTES), bytes(INLINE_MAX_BYTES + 1)
+        assert choose_delivery(fitting, "inline") is Delivery.INLINE
         with pytest.raises(BundleTooLarge, match="716,800"):
-            require_inline(bytes(INLINE_MAX_BYTES + 1))
+            choose_delivery(larger, "inline")
+        assert choose_delivery(fitting, "auto") is Delivery.INLINE
+        assert choose_delivery(larger, "auto") is Delivery.FETCH
+        assert choose_delivery(b"", "fetch") is Delivery.FETCH
+
+
+def test_tokens_are_24_random_bytes_in_hex_and_need_no_quoting() -> None:
+    tokens = {new_token() for _ in range(100)}
+    assert len(tokens) == 100
+    assert {len(bytes.fromhex(token)) for token in tokens} == {24}
+    token = tokens.pop()
+    assert fetch_url("http://x:1", "abcdefghijkl", token) == (
+        f"http://x:1/internal/bundles/abcdefghijkl?token={token}"
+    )

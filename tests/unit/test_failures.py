@@ -176,6 +176,19 @@ VERDICTS: list[tuple[str, dict[str, Any], Status | None]] = [
             "inline delivery of the bundle (RUNNER_BUNDLE_DELIVERY) needs sh and tar in the image"
         ),
     ),
+    (
+        "no shell in the init image",
+        pod(
+            "Failed",
+            initContainerStatuses=[
+                terminated(128, "StartError", message=NO_SH, name="body-fetch"),
+            ],
+        ),
+        failed(
+            'init container "body-fetch" failed: StartError (exit code 128): the image has no '
+            "shell: RUNNER_INIT_IMAGE needs sh, wget and tar"
+        ),
+    ),
 ]
 
 

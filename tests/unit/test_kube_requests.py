@@ -147,10 +147,14 @@ async def test_a_log_is_cut_to_its_end(tmp_path: Path) -> None:
     async with open_fake_cluster(tmp_path) as (api, cluster):
         api.put("a")
         api.logs["a"] = bytes(range(256)) * 4096
-        assert await logs.read_log(cluster, "a", "session", limit_bytes=10_000_000) == api.logs["a"]
+        whole = await logs.read_log(cluster, "a", "session", limit_bytes=10_000_000)
+        assert whole == logs.ContainerLog(api.logs["a"])
         tail = await logs.read_log(cluster, "a", "session", limit_bytes=1000)
-        assert tail == api.logs["a"][-1000:]
-        assert await logs.read_log(cluster, "a", "session", limit_bytes=0) == b""
+        assert tail.data == api.logs["a"][-1000:]
+        # What came before is counted, without any CR.
+        assert tail.skipped_bytes == len(api.logs["a"][:-1000].replace(b"\r", b""))
+        nothing = await logs.read_log(cluster, "a", "session", limit_bytes=0)
+        assert nothing == logs.ContainerLog(b"", 255 * 4096)
 
 
 async def test_a_log_that_is_not_there_yet_is_told_from_a_pod_that_is_gone(tmp_path: Path) -> None:

@@ -73,5 +73,12 @@ def test_the_tools_come_first_on_the_path_and_quote_the_kernel(tmp_path: Path) -
     assert shim == "#!/bin/sh\nexec '/a b/python' '/c'\"'\"'d/telo' \"$@\"\n"
 
 
+def test_a_machine_without_wget_gets_one(tmp_path: Path) -> None:
+    make_tools(tmp_path, (), "/nowhere")
+    assert [path.name for path in tmp_path.iterdir()] == ["wget"]
+    make_tools(tmp_path / "other", (), str(tmp_path))
+    assert list((tmp_path / "other").iterdir()) == []
+
+
 def test_the_folder_of_an_installed_kernel_ends_the_path(tmp_path: Path) -> None:
     assert make_tools(tmp_path, IMAGES.kernel_command).endswith(":/bin:/opt/telo/bin")
