@@ -116,6 +116,8 @@ async def test_one_declared_app_has_its_own_name_entry_ports_and_io(
         ({}, "  https://client.example ", "https://client.example"),
         ({}, "   ", "https://operator.example"),
         ({"TELO_REGISTRY_URL": "https://env.example"}, "https://c.example", "https://env.example"),
+        # Explicitly none is explicit too.
+        ({"TELO_REGISTRY_URL": ""}, "https://c.example", ""),
     ],
 )
 async def test_the_registry_is_the_clients_env_then_its_config_then_the_operators(

@@ -177,10 +177,11 @@ async def test_an_apps_entry_must_be_in_the_bundle(client: httpx.AsyncClient) ->
 
 
 async def test_a_bundle_that_does_not_fit_inline_is_refused_with_the_limit(
-    client: httpx.AsyncClient,
+    client: httpx.AsyncClient, settings: Any
 ) -> None:
     import random
 
+    settings.RUNNER = make_settings(bundle_delivery="inline")
     noise = random.Random(1).randbytes(bundles.INLINE_MAX_BYTES + 1)
     status, error, body = await refusal(
         client, bundle=make_bundle({"telo.yaml": "", "noise.bin": noise})

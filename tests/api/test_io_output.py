@@ -278,7 +278,8 @@ class TestOrigins:
         session_id = await admit()
         headers = [("origin", origin) for origin in origins]
         async with open_socket(app, session_id, headers=headers) as socket:
-            assert await socket.read_to_close() == 4403
+            closed = await socket.read()
+            assert (closed["code"], closed["reason"]) == (4403, "forbidden_origin")
         async with open_socket(app, "aaaaaaaaaaaa", headers=headers) as socket:
             assert await socket.read_to_close() == 4403
 

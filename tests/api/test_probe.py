@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from sessions.runtime import Runtime
-from tests.builders import IMAGE
-from tests.fakes import NAMESPACE, FakeApi, cut, hang, open_fake_cluster, refuse
+from telorunner.conf import Settings
+from tests.builders import IMAGE, make_settings
+from tests.fakes import NAMESPACE, FakeApi, Handler, cut, hang, open_fake_cluster, refuse
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -43,6 +44,60 @@ async def test_a_missing_namespace_needs_setup(api: FakeApi, client: httpx.Async
     assert body["status"] == "needs-setup"
     assert [issue["path"] for issue in body["issues"]] == ["/namespace"]
     assert NAMESPACE in body["issues"][0]["message"]
+
+
+class TestEverySetting:
+    """A pull secret and a runtime class that the operator has named."""
+
+    @pytest.fixture
+    def config(self) -> Settings:
+        return make_settings(image_pull_secret="pull", runtime_class="gvisor")
+
+    async def test_what_is_there_is_ready(self, api: FakeApi, client: httpx.AsyncClient) -> None:
+        api.put("pull", "secrets")
+        api.put("gvisor", "runtimeclasses")
+        assert await probe(client) == {"status": "ready"}
+
+    async def test_all_that_is_missing_is_named(
+        self, api: FakeApi, client: httpx.AsyncClient
+    ) -> None:
+        api.remove(NAMESPACE, "namespaces")
+        assert await probe(client) == {
+            "status": "needs-setup",
+            "issues": [
+                {"path": "/namespace", "message": f'The namespace "{NAMESPACE}" does not exist.'},
+                {
+                    "path": "/imagePullSecret",
+                    "message": 'The image pull secret "pull" does not exist.',
+                },
+                {"path": "/runtimeClass", "message": 'The runtime class "gvisor" does not exist.'},
+            ],
+        }
+
+    async def test_what_the_runner_may_not_read_is_no_issue(
+        self, api: FakeApi, client: httpx.AsyncClient
+    ) -> None:
+        api.script("get", *[refuse(403, "Forbidden")] * 3)
+        assert await probe(client) == {"status": "ready"}
+
+    @pytest.mark.parametrize("answered", [0, 1, 2])
+    @pytest.mark.parametrize("trouble", [refuse(401, "Unauthorized"), refuse(500), cut])
+    async def test_trouble_at_any_question_is_unavailable(
+        self, api: FakeApi, client: httpx.AsyncClient, answered: int, trouble: Handler
+    ) -> None:
+        fine = [refuse(403, "Forbidden")] * answered
+        api.script("get", *fine, *[trouble] * 10)
+        body = await probe(client)
+        assert set(body) == {"status", "message", "remediation"}
+        assert body["status"] == "unavailable"
+
+    async def test_a_cluster_that_hangs_at_the_last_question_is_unavailable_in_time(
+        self, api: FakeApi, client: httpx.AsyncClient
+    ) -> None:
+        api.script("get", *[refuse(403, "Forbidden")] * 2, hang)
+        began = time.monotonic()
+        assert (await probe(client))["status"] == "unavailable"
+        assert time.monotonic() - began < 3
 
 
 async def test_an_image_that_is_not_offered_needs_setup_before_the_cluster_is_asked(

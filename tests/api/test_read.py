@@ -47,8 +47,14 @@ async def test_a_running_session_tells_its_endpoints(client: httpx.AsyncClient) 
     endpoint = {"host": "", "port": 80, "protocol": "tcp"}
     await (await own(session_id)).become(Status(StatusKind.RUNNING, endpoints=(endpoint,)))
     document = await read(client, session_id)
-    assert document["status"] == {"kind": "running", "endpoints": [endpoint]}
-    assert document["apps"][0]["ports"] == [{"port": 80, "protocol": "tcp"}]
+    assert TIME.fullmatch(document.pop("createdAt"))
+    ports = [{"port": 80, "protocol": "tcp"}]
+    assert document == {
+        "sessionId": session_id,
+        "status": {"kind": "running", "endpoints": [endpoint]},
+        "mode": "run",
+        "apps": [{"name": "app", "io": "tty", "generation": 0, "ports": ports}],
+    }
 
 
 @pytest.mark.parametrize(
@@ -69,8 +75,15 @@ async def test_an_ended_session_says_how_and_when(
     )
     await owner.become(status)
     document = await read(client, session_id)
-    assert document["status"] == told
-    assert TIME.fullmatch(document["exitedAt"])
+    assert TIME.fullmatch(document.pop("exitedAt"))
+    assert TIME.fullmatch(document.pop("createdAt"))
+    # What it was reachable by is over with it.
+    assert document == {
+        "sessionId": session_id,
+        "status": told,
+        "mode": "run",
+        "apps": [{"name": "app", "io": "tty", "generation": 0, "ports": []}],
+    }
 
 
 @pytest.mark.parametrize(

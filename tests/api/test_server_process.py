@@ -22,6 +22,7 @@ from tests.serving import ROOT, START_SECONDS, Process
 
 LISTENING = re.compile(r"Listening on (http://127\.0\.0\.1:[0-9]+)$")
 REFUSED_SECONDS = 30.0
+ANSWER_SECONDS = 10.0
 
 
 def write_kubeconfig(folder: Path) -> Path:
@@ -48,6 +49,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
         "KUBECONFIG": str(write_kubeconfig(folder)),
         "RUNNER_DATA_DIR": str(folder / "data"),
         "RUNNER_HOST": "127.0.0.1",
+        "RUNNER_SELF_URL": "http://127.0.0.1:8062",
         "PORT": "0",
         "PYTHONWARNINGS": "error",
         **more,
@@ -95,6 +97,28 @@ def test_it_serves_health_though_the_cluster_is_away(url: str) -> None:
     checks = ready.json()["checks"]
     assert checks.keys() == {"database", "log", "cluster", "engine"}
     assert (checks["database"], checks["log"], checks["cluster"]) == ("ok", "ok", "stale")
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [
+        (b"PUT /v1/sessions HTTP/1.1\r\ncontent-type: text/plain", b"405"),
+        (b"POST /v1/sessions HTTP/1.1\r\ncontent-type: text/plain", b"415"),
+        (b"POST /v1/sessions HTTP/1.1\r\ncontent-type: application/json", b"413"),
+        (b"POST /v1/nothing HTTP/1.1\r\ncontent-type: application/json", b"404"),
+    ],
+)
+def test_a_huge_body_is_refused_in_its_turn_and_unread(
+    url: str, head: bytes, status: bytes
+) -> None:
+    address = httpx.URL(url)
+    with socket.create_connection((address.host, address.port), timeout=ANSWER_SECONDS) as client:
+        client.sendall(head + b"\r\nhost: x\r\ncontent-length: 900000000\r\n\r\n")
+        answer = b""
+        while data := client.recv(65_536):
+            answer += data
+    assert answer.startswith(b"HTTP/1.1 " + status)
+    assert b"connection: close" in answer.lower()
 
 
 def test_the_admin_can_be_logged_into_over_plain_http(url: str, folder: Path) -> None:
@@ -148,6 +172,12 @@ def test_a_bad_setting_is_one_readable_line(tmp_path: Path) -> None:
     )
     (tmp_path / "file").write_text("")
     assert "RUNNER_DATA_DIR: " in refused(tmp_path, RUNNER_DATA_DIR=str(tmp_path / "file"))
+
+
+def test_a_real_cluster_without_a_way_back_to_the_runner_is_refused(tmp_path: Path) -> None:
+    said = refused(tmp_path, RUNNER_SELF_URL="")
+    assert said.startswith("telorunner: RUNNER_SELF_URL: ")
+    assert "RUNNER_BUNDLE_DELIVERY" in said
 
 
 def test_a_kubeconfig_that_is_not_there_is_refused(tmp_path: Path) -> None:

@@ -77,6 +77,32 @@ async def test_a_stop_that_is_not_recorded_is_no_204(
     assert ("retry-after" in answer.headers) == (answer.status_code == 503)
 
 
+@pytest.fixture
+def refusing_database(transactional_db: None) -> Iterator[None]:
+    """A database that is there, and refuses what is changed in sessions."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE TRIGGER refusal BEFORE UPDATE ON runner_sessions_session "
+            "BEGIN SELECT RAISE(ABORT, 'inside'); END"
+        )
+    yield
+    with connection.cursor() as cursor:
+        cursor.execute("DROP TRIGGER refusal")
+
+
+@pytest.mark.skipif(connection.vendor != "sqlite", reason="the trigger is SQLite's")
+async def test_a_stop_that_is_refused_inside_has_failed_and_says_no_more(
+    refusing_database: None, client: httpx.AsyncClient
+) -> None:
+    session_id = await admit()
+    answer = await client.delete(f"/v1/sessions/{session_id}")
+    assert (answer.status_code, answer.json()) == (
+        500,
+        {"error": "stop_failed", "message": "The stop could not be recorded."},
+    )
+    assert await wish(session_id) is None
+
+
 async def test_nothing_else_is_answered_without_a_database(
     broken_database: None, client: httpx.AsyncClient
 ) -> None:

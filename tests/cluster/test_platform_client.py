@@ -1,15 +1,31 @@
 """The command-line client and the stand-in kernel, end to end on the platform."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from tests.clients import Client
 from tests.clusters import ClusterUnderTest
-from tests.serving import Platform
+from tests.serving import ROOT, Platform
 
 pytestmark = pytest.mark.cluster
+
+EXAMPLE = ROOT / "examples" / "http-api" / "telo.yaml"
+PORT, NOBODYS_PORT, UDP_PORT, INSPECT_PORT = 8080, 8081, 5353, 9230
+LIFECYCLE = [
+    "Kernel.Initialized",
+    "Kernel.Starting",
+    "Kernel.PortsResolved",
+    "Kernel.Started",
+    "Kernel.Stopping",
+    "Kernel.Stopped",
+]
+
+Event = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
@@ -52,3 +68,75 @@ def test_a_megabyte_arrives_whole_with_its_last_line(standin_platform: Platform)
     result = standin_platform.run("run", "examples/megabyte")
     assert result.returncode == 0, result.stderr
     assert len(result.stdout) > 1_048_576
+
+
+@pytest.fixture
+async def standin(standin_platform: Platform, cluster: ClusterUnderTest) -> AsyncIterator[Client]:
+    image = standin_platform.environment.get("RUNNER_IMAGE", cluster.image)
+    client = Client(standin_platform.url, image)
+    yield client
+    await client.close()
+
+
+async def create(client: Client) -> str:
+    return await client.create(
+        EXAMPLE.read_text(),
+        inspect=True,
+        ports=[
+            {"port": PORT, "protocol": "tcp"},
+            {"port": NOBODYS_PORT, "protocol": "tcp"},
+            {"port": UDP_PORT, "protocol": "udp"},
+        ],
+    )
+
+
+def reachability(events: list[Event]) -> list[tuple[int, str]]:
+    return [(e["port"], e["state"]) for e in events if e["type"] == "reachability"]
+
+
+def lifecycle(events: list[Event]) -> list[str]:
+    frames = [event["frame"] for event in events if event["type"] == "debug"]
+    return [frame["event"] for frame in frames if frame["event"].startswith("Kernel.")]
+
+
+async def until_up(client: Client, session: str) -> list[Event]:
+    """Follow until the port is reachable and the kernel has said that it has started."""
+    events = []
+    async with aclosing(client.follow(session)) as stream:  # type: ignore[type-var] # a generator
+        async for _, event in stream:
+            events.append(event)
+            is_reachable = (PORT, "reachable") in reachability(events)
+            if is_reachable and "Kernel.Started" in lifecycle(events):
+                return events
+    raise AssertionError(f"the stream ended: {events}")
+
+
+async def stop(client: Client, session: str) -> list[tuple[int, Event]]:
+    assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+    return await client.events(session)
+
+
+async def test_lifecycle_and_reachability_come_in_order_and_once(standin: Client) -> None:
+    session = await create(standin)
+    await until_up(standin, session)
+    numbered = await stop(standin, session)
+    assert [number for number, _ in numbered] == list(range(1, len(numbered) + 1))
+    events = [event for _, event in numbered]
+    statuses = [event["status"] for event in events if event["type"] == "status"]
+    assert events[0]["status"] == {"kind": "starting"}
+    assert events[-1]["status"] == {"kind": "stopped"}
+    assert [status["kind"] for status in statuses] == ["starting", "running", "stopped"]
+    # The inspect port is nobody's business.
+    assert "inspectUrl" not in statuses[1]
+    assert INSPECT_PORT not in [endpoint["port"] for endpoint in statuses[1]["endpoints"]]
+    assert reachability(events) == [
+        (PORT, "checking"),
+        (NOBODYS_PORT, "checking"),
+        (PORT, "reachable"),
+    ]
+    assert lifecycle(events) == LIFECYCLE
+    assert {event["app"] for event in events if event["type"] == "debug"} == {"app"}
+    kinds = [event["type"] for event in events]
+    running = events.index({"type": "status", "status": statuses[1]})
+    assert running < kinds.index("reachability")
+    assert running < kinds.index("debug")

@@ -3,17 +3,21 @@
 import asyncio
 import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from tests.clients import Client
 from tests.clusters import ClusterUnderTest
+from tests.readers import Place, open_output_reader
 from tests.serving import Platform
 
 pytestmark = pytest.mark.cluster
 
 SESSIONS = 5
+VIEWERS = 20
 ECHO = """
 import os, sys
 os.write(1, b"ready\\n")
@@ -21,6 +25,12 @@ for line in sys.stdin:
     if line.strip() == "bye":
         raise SystemExit(0)
     os.write(1, b"heard " + line.encode())
+"""
+
+FLOOD = """
+import time
+print("x" * 30_000_000, flush=True)
+time.sleep(600)
 """
 
 
@@ -61,9 +71,13 @@ async def it_goes_on(client: Client, session: str, number: int) -> None:
     # No number is ever seen twice, and the jump is told.
     assert min(terminal.numbers) > number
     assert {"type": "gap", "reason": "buffer_evicted"} in terminal.texts
-    events = await client.events(session, after=1)
-    assert events[0][0] == 0
-    assert events[-1][1]["status"] == {"kind": "exited", "code": 0}
+    everything = await client.events(session)
+    assert everything[-1][1]["status"] == {"kind": "exited", "code": 0}
+    # Numbers of before the restart, given out or not, are told from those of now.
+    for after in (1, 3, 900):
+        (gap, _), *events = await client.events(session, after=after)
+        assert gap == 0
+        assert events == [event for event in everything if event[0]]
 
 
 async def they_go_on(client: Client, numbers: dict[str, int]) -> None:
@@ -107,27 +121,54 @@ async def follow_to_the_end(client: Client, session: str, is_open: asyncio.Event
             is_open.set()
 
 
+async def readiness(url: str, codes: list[int]) -> None:
+    """Ask for readiness until nobody answers any more."""
+    async with httpx.AsyncClient(trust_env=False) as http:
+        with suppress(httpx.TransportError):
+            while True:
+                codes.append((await http.get(f"{url}/readyz")).status_code)
+
+
 async def test_a_stop_ends_streams_cleanly_and_closes_sockets_for_reconnect(
     platform: Platform, cluster: ClusterUnderTest
 ) -> None:
     platform.start()
-    async with opened(platform, cluster) as client:
-        session = await client.create(ECHO)
+    async with opened(platform, cluster) as client, AsyncExitStack() as stack:
+        session, flood = await client.create(ECHO), await client.create(FLOOD)
         await client.until_running(session)
+        # One that reads nothing, so that the stop lasts for as long as it is patient.
+        port, place = urlsplit(platform.url).port or 0, Place(0, None)
+        stalled = await open_output_reader(port, flood, place)
+        await client.until_running(flood)
+        terminals = [
+            await stack.enter_async_context(client.terminal(session)) for _ in range(VIEWERS)
+        ]
+        codes: list[int] = []
         # A stream that was cut would raise here instead of ending.
-        async with asyncio.TaskGroup() as group, client.terminal(session) as terminal:
-            await terminal.until(b"ready")
-            open_streams = [asyncio.Event() for _ in range(5)]
+        async with asyncio.TaskGroup() as group:
+            open_streams = [asyncio.Event() for _ in range(VIEWERS)]
             for is_open in open_streams:
                 group.create_task(follow_to_the_end(client, session, is_open))
-            closing = group.create_task(terminal.drain())
+            for terminal in terminals:
+                await terminal.until(b"ready")
+            closing = [group.create_task(terminal.drain()) for terminal in terminals]
             for is_open in open_streams:
                 await is_open.wait()
+            asking = group.create_task(readiness(platform.url, codes))
             code = await asyncio.to_thread(platform.stop)
-        assert code == 0
-        assert closing.result() == 1012
+            await asking
+        stalled.cut()
+    assert code == 0
+    assert [one.result() for one in closing] == [1012] * VIEWERS
+    # Not ready from the signal on, for as long as anybody is answered.
+    assert codes[-1] == 503
+    assert codes == sorted(codes)
     platform.start()
     async with opened(platform, cluster) as client:
-        assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
-        assert await client.status(session) == {"kind": "stopped"}
+        for one in (session, flood):
+            assert (await client.http.delete(f"/v1/sessions/{one}")).status_code == 204
+            # A number of the old process is told from those of the new one.
+            events = await client.events(one, after=2)
+            assert events[0][0] == 0
+            assert events[-1][1]["status"] == {"kind": "stopped"}
     assert platform.stop() == 0

@@ -2,6 +2,8 @@
 
 import asyncio
 import random
+import time
+from asyncio.subprocess import PIPE
 
 import pytest
 
@@ -13,6 +15,7 @@ pytestmark = pytest.mark.cluster
 RUNS = 20
 # Two cores: more at once would only measure the machine.
 AT_ONCE = 4
+FIRST_EVENT_SECONDS = 1.0
 
 HELLO = 'print("first line")\nprint("second line")\nraise SystemExit({code})\n'
 MEGABYTE = """
@@ -99,6 +102,24 @@ async def test_a_megabyte_and_a_last_line_arrive_before_the_end(
 ) -> None:
     await in_turns(client, [MEGABYTE] * RUNS, SaidItAll())
     await nothing_left(cluster)
+
+
+@pytest.mark.parametrize("options", [[], ["--compressed"]], ids=["plain", "compressed"])
+async def test_curl_shows_each_event_when_it_happens(client: Client, options: list[str]) -> None:
+    session = await client.create("import time\ntime.sleep(600)\n")
+    began_at = time.monotonic()
+    curl = await asyncio.create_subprocess_exec(
+        "curl", "-sN", *options, f"{client.url}/v1/sessions/{session}/events", stdout=PIPE
+    )
+    assert curl.stdout is not None
+    async with asyncio.timeout(60):
+        await curl.stdout.readuntil(b'"starting"}}\n\n')
+        # The stream is open: what is shown has not waited for what comes.
+        assert time.monotonic() - began_at < FIRST_EVENT_SECONDS
+        await curl.stdout.readuntil(b'"kind":"running"}}\n\n')
+        await client.http.delete(f"/v1/sessions/{session}")
+        assert (await curl.stdout.read()).endswith(b'"status":{"kind":"stopped"}}\n\n')
+        assert await curl.wait() == 0
 
 
 class StoppedSomewhere(Check):

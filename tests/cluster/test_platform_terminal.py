@@ -1,11 +1,14 @@
 """What is typed reaches the application as it is, at the pace it reads."""
 
+import asyncio
 import hashlib
 import random
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests.clients import Client
+from tests.readers import Place, open_output_reader
 
 pytestmark = pytest.mark.cluster
 
@@ -63,10 +66,24 @@ async def test_keys_a_resize_and_ctrl_c_reach_the_application(client: Client) ->
         await terminal.until(b"interrupted")
         await terminal.socket.send(b"bye\r")
         assert await terminal.drain() == 1000
-    # The window was right before the application started: its first word is the client's size.
-    assert terminal.output.startswith(b"size 101x33")
+    assert b"size 101x33" in terminal.output
     assert terminal.texts[0] == {"type": "seq", "seq": 0, "app": "app", "io": "tty"}
     assert await client.status(session) == {"kind": "exited", "code": 0}
+
+
+async def test_the_window_is_right_before_the_application_starts(client: Client) -> None:
+    first = []
+    while b"size 101x33" not in first:
+        # A client that is slower than the start has not said its size in time: then 80x24 is right.
+        assert len(first) < 5, first
+        session = await client.create(ECHO)
+        async with client.terminal(session) as terminal:
+            await terminal.resize(101, 33)
+            await terminal.until(b"ready")
+            await terminal.socket.send(b"bye\r")
+            await terminal.drain()
+        first.append(bytes(terminal.output).split(b"\r\n")[0])
+    assert set(first) <= {b"size 80x24", b"size 101x33"}
 
 
 async def test_a_large_paste_arrives_byte_for_byte_at_a_slow_reader(client: Client) -> None:
@@ -98,3 +115,36 @@ async def test_a_viewer_that_leaves_does_not_end_the_input(client: Client) -> No
         assert await second.drain() == 1000
     assert b"heard two" in second.output
     assert b"heard one" not in second.output
+
+
+CUTS = 20
+# Pieces of 4 KiB over a second and a half: most cuts come in the middle of the output.
+STEADY = """
+import sys, time
+for piece in range(75):
+    sys.stdout.write("".join(f"{piece:03d} {line:03d} {'x' * 55}\\n" for line in range(64)))
+    sys.stdout.flush()
+    time.sleep(0.02)
+"""
+
+
+async def test_connections_cut_in_mid_output_add_up_to_the_source(client: Client) -> None:
+    session = await client.create(STEADY)
+    port, dice, place = urlsplit(client.url).port or 0, random.Random(129), Place(0, None)
+    async with asyncio.timeout(60):
+        for _ in range(CUTS):
+            socket = await open_output_reader(port, session, place)
+            frames = len(place.taken) + dice.randrange(1, 4)
+            while len(place.taken) < frames and await socket.read():
+                pass
+            socket.cut()
+        socket = await open_output_reader(port, session, place)
+        while await socket.read():
+            pass
+        await socket.hang_up()
+    assert place.holes == 0
+    expected = b"".join(
+        b"%03d %03d %s\r\n" % (piece, line, b"x" * 55) for piece in range(75) for line in range(64)
+    )
+    # Each is the stream byte and a payload.
+    assert b"".join(content[1:] for content in place.taken) == expected

@@ -1,0 +1,97 @@
+"""Viewers that read nothing, beside a workload that floods its terminal: memory and pace."""
+
+import asyncio
+import statistics
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.clients import Client, Terminal
+from tests.held import resident_bytes
+from tests.readers import OutputReader, Place, open_output_reader
+from tests.serving import Platform
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(600)]
+
+MIB = 1_048_576
+STALLED = 10
+RING_BYTES = 5_000_000
+STALLED_BYTES = 20 * MIB
+# Two of these are more than a ring and all buffers on the way: who takes nothing loses something.
+FLOOD_MIB = 8
+# A round's time differs from round to round on a busy machine; what is meant is a tenth.
+SLOWER = 1.1
+SLOWER_OF_FEW = 2.0
+
+# Says as many MiB as it is told, and how long that took it.
+FLOOD = """
+import os, sys, time
+block = b"x" * 65536
+os.write(1, b"ready\\n")
+for line in sys.stdin:
+    began_at = time.monotonic()
+    for _ in range(int(line) * 16):
+        left = block
+        while left:
+            left = left[os.write(1, left):]
+    os.write(1, f"\\ntook {time.monotonic() - began_at:.4f} s\\n".encode())
+"""
+
+
+async def flood(viewer: Terminal) -> float:
+    """Let the workload say much while a viewer reads all of it; return how long that took it."""
+    viewer.output.clear()
+    await viewer.socket.send(f"{FLOOD_MIB}\r".encode())
+    async with asyncio.timeout(120):
+        while b" s\r\n" not in viewer.output[-100:]:
+            await viewer.receive()
+    return float(viewer.output.rpartition(b"took ")[2].split()[0])
+
+
+async def stalled_readers(client: Client, session: str, after: int) -> list[OutputReader]:
+    port = urlsplit(client.url).port or 0
+    return [await open_output_reader(port, session, Place(after, None)) for _ in range(STALLED)]
+
+
+async def read_on(reader: OutputReader, newest: int) -> None:
+    """Read again after a long pause: what was lost meanwhile is told."""
+    while reader.place.last < newest:
+        assert await reader.read()
+    assert reader.place.holes >= 1
+    await reader.hang_up()
+
+
+async def test_stalled_viewers_cost_little_and_slow_nobody_down(
+    client: Client, serving: Platform, times: Callable[[int, int], int]
+) -> None:
+    rounds = times(10, 1)
+    alone: list[float] = []
+    beside: list[float] = []
+    costs: list[int] = []
+    session = await client.create(FLOOD)
+    async with AsyncExitStack() as stack:
+        viewer = await stack.enter_async_context(client.terminal(session))
+        await viewer.until(b"ready")
+        assert serving.process is not None
+        pid = serving.process.pid
+        # What is made only once is there, and the ring is full.
+        await flood(viewer)
+        await flood(viewer)
+        for _ in range(rounds):
+            alone.append(await flood(viewer))
+            before = resident_bytes(pid)
+            readers = await stalled_readers(client, session, viewer.numbers[-1])
+            # The buffers on the way fill up first.
+            await flood(viewer)
+            beside.append(await flood(viewer))
+            costs.append(resident_bytes(pid) - before)
+            for reader in readers:
+                await read_on(reader, viewer.numbers[-1])
+    ratio = statistics.median(beside) / statistics.median(alone)
+    assert {"type": "gap", "reason": "buffer_evicted"} not in viewer.texts
+    assert max(costs) < RING_BYTES + STALLED_BYTES
+    assert ratio < (SLOWER if times(1, 0) else SLOWER_OF_FEW), (alone, beside)
+    assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+    assert await client.status(session) == {"kind": "stopped"}
