@@ -44,6 +44,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if reason and "e2e" in item.keywords:
             item.add_marker(pytest.mark.skip(reason=reason))
+        # What repeats by the fixture `times` is what --full-counts is for.
+        if "times" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.load)
 
 
 @pytest.fixture(scope="session")
