@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SETUP := $(VENV)/.setup
 
-.PHONY: help setup demo run check test cluster-test lock
+.PHONY: help setup demo run check test load-test cluster-test bench lock
 .DEFAULT_GOAL := help
 
 help: ## Show the verbs
@@ -38,8 +38,14 @@ check: $(SETUP) ## Lint, types, layers, Django's checks
 test: $(SETUP) ## Run the tests that need nothing more
 	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
 
+load-test: $(SETUP) ## Repeat what must hold under load as often as is promised, one test at a time
+	$(BIN)/pytest --full-counts -m load $(PYTEST_ARGS)
+
 cluster-test: $(SETUP) ## Run the tests against the real cluster that KUBECONFIG names
 	$(BIN)/pytest --with-e2e -m e2e
+
+bench: $(SETUP) ## Measure, each figure against a baseline (BENCH_ARGS selects)
+	$(BIN)/python -m bench $(BENCH_ARGS)
 
 lock: ## Resolve the dependencies anew (needs uv)
 	uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --quiet pyproject.toml -o requirements.lock
