@@ -18,7 +18,7 @@ class TerminalTarget:
 
     `start_mark`: what a start text prints right before the application where an attach opened its
     gate; b"" if there is none. `is_adopted`: it has been running already, and what it wrote is in
-    its log only (an unfinished line not even there: nobody gets that again).
+    its log only; an unfinished line not even there, so that a gap stands where that may be missing.
     """
 
     session_id: str

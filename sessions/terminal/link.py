@@ -245,17 +245,21 @@ class TerminalLink:
     async def _fill(self, within_seconds: float) -> None:
         """Put in front of what is held what the log has and no attach brought."""
         until = _now() + within_seconds
-        log: ContainerLog | None = None
+        log, is_whole = None, False
+        # NB: ever longer, for each look may bring megabytes out of the API.
+        pause_seconds = SETTLE_SECONDS
         while True:
-            is_over = self._reading is None
+            is_over, has_ended = self._reading is None, self._has_ended.is_set()
             newer = await self._read_log(until)
-            log = newer or log
+            if newer is not None:
+                log, is_whole = newer, has_ended
             # Once the attach has ended, or no time is left, another look tells nothing more.
-            is_last = newer is None or is_over or _now() >= until - SETTLE_SECONDS
+            is_last = newer is None or is_over or _now() >= until - pause_seconds
             if newer is not None and self._reading is not None:
-                await asyncio.sleep(SETTLE_SECONDS)
+                await asyncio.sleep(SETTLE_SECONDS if is_last else pause_seconds)
+            pause_seconds *= 2
             is_loss = self._is_up.is_set()
-            if await self._output.release(log, is_last=is_last, is_loss=is_loss):
+            if await self._output.release(log, is_last=is_last, is_loss=is_loss, is_whole=is_whole):
                 return
 
     async def _complete(self) -> None:

@@ -37,6 +37,9 @@ class TerminalOutput:
         self._held_bytes = 0
         # How much of that was held when the log was asked for last.
         self._settled_frames = 0
+        # What an adopted container had begun to write and not ended when the attach came is in
+        # no log and in no attach.
+        self._may_lack_line = target.is_adopted
         self._is_releasing = False
         self._released = asyncio.Event()
         self._has_begun = asyncio.Event()
@@ -94,12 +97,14 @@ class TerminalOutput:
         """Note that the log is asked for now: it has what is held already."""
         self._settled_frames = len(self._held or ())
 
-    async def release(self, log: ContainerLog | None, *, is_last: bool, is_loss: bool) -> bool:
+    async def release(
+        self, log: ContainerLog | None, *, is_last: bool, is_loss: bool, is_whole: bool = False
+    ) -> bool:
         """Publish what the log has and the attach did not bring, then what is held.
 
-        `log` None: it could not be read; readers get a gap if that means a loss. Returns False,
-        and goes on holding, if a later look at the log would tell more surely; with `is_last` a
-        gap stands where something may be lost.
+        `log` None: it could not be read; readers get a gap if that means a loss. `is_whole`: the
+        container had ended when it was read. Returns False, and goes on holding, if a later look at
+        the log would tell more surely; with `is_last` a gap stands where something may be lost.
         """
         if self._held is None or self._is_releasing:
             return True
@@ -116,8 +121,10 @@ class TerminalOutput:
             self._written = log.skipped_bytes
             self._mark.give_up()
         await self._publish(_TTY_STREAM if self._target.is_tty else _STDOUT, front.data)
-        if not front.is_sure:
+        may_lack_line = self._may_lack_line and log is not None and not is_whole
+        if may_lack_line or not front.is_sure:
             await self.mark_gap()
+        self._may_lack_line = False
         await self._let_go()
         self._is_releasing = False
         return True

@@ -2,10 +2,12 @@
 
 import time
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sessions.terminal.interleaved import join_channels
+from sessions.terminal.output import HELD_MAX_BYTES
 
 LINES = st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "", "long"])), max_size=25)
 
@@ -22,6 +24,13 @@ def test_what_came_before_is_what_no_channel_brought() -> None:
     log = b"early\nout 1\nerr 1\nout 2\n"
     front = join_channels(log, b"out 1\nout 2\n", b"err 1\n", settled_out=12, settled_err=6)
     assert (front.data, front.is_sure) == (b"early\n", True)
+
+
+def test_the_log_keeps_its_line_ends_and_the_last_line_may_lack_its_own() -> None:
+    log = b"one\r\ntwo\nout\r\nerr"
+    front = join_channels(log, b"out\r\n", b"err", settled_out=5, settled_err=0)
+    assert front.data == b"one\r\ntwo\n"
+    assert join_channels(log, b"", b"", settled_out=0, settled_err=0).data == log
 
 
 def test_channels_that_overtook_each_other_are_no_reason_to_tell_a_line_twice() -> None:
@@ -52,9 +61,12 @@ def test_settled_channels_are_joined_exactly(
     assert front.data == b"".join(line for _, line in written[:began])
 
 
-def test_hostile_lines_are_given_up_in_no_time() -> None:
+@pytest.mark.parametrize("count", [30, HELD_MAX_BYTES // 4])
+@pytest.mark.parametrize("line", [b"a\n", b"\n"])
+def test_hostile_lines_are_given_up_in_no_time(line: bytes, count: int) -> None:
+    """As much as is held at most, behind a whole log: nothing else runs meanwhile."""
+    log, err = line * (5_000_000 // len(line)) + b"b\n", line * (HELD_MAX_BYTES // 4)
     began = time.process_time()
-    out = b"a\n" * 65_000
-    front = join_channels(b"a\n" * 200_000 + b"b\n", out, out, settled_out=0, settled_err=0)
-    assert time.process_time() - began < 5
+    front = join_channels(log, line * count, err, settled_out=0, settled_err=0)
+    assert time.process_time() - began < 0.6
     assert not front.is_sure

@@ -167,6 +167,10 @@ def test_what_no_log_tells_any_more_is_a_gap_and_nothing_is_told_twice(
     windows = attaches(container, [5 * moment for moment in moments], is_quiet=False)
     stretches = run(relay(container, windows, b""))
     assert are_in_order(stretches, plain(container.written))
+    # What is missing at either end is told too; of a front that was rotated away nobody can know.
+    assert plain(container.written).endswith(stretches[-1])
+    if container.line_start(rotated_at) == 0:
+        assert plain(container.written).startswith(stretches[0])
 
 
 @settings(max_examples=100, deadline=None)
