@@ -19,9 +19,11 @@ from sessions.consumers import EventStream, TerminalSocket, send_bundle  # noqa:
 from telorunner.conf import Settings  # noqa: E402
 from telorunner.cors import Cors, Guard  # noqa: E402
 from telorunner.errors import MethodNotAllowed  # noqa: E402
+from telorunner.health import send_alive  # noqa: E402
 from telorunner.jsonerrors import JsonErrors, answer  # noqa: E402
 from telorunner.staticfiles import StaticFiles  # noqa: E402
 
+ALIVE_PATH = re.compile(r"/v1/health|/livez")
 EVENTS_PATH = re.compile(r"/v1/sessions/(?P<session_id>[^/]+)/events")
 BUNDLE_PATH = re.compile(r"/internal/bundles/(?P<session_id>[^/]+)")
 TERMINAL_PATH = re.compile(r"/v1/sessions/(?P<session_id>[^/]+)/io")
@@ -32,6 +34,7 @@ def build_application(config: Settings) -> ASGIApp:
     """Return the whole application for a configuration."""
     http = _route(EVENTS_PATH, _only_get(EventStream.as_asgi()), otherwise=_django)
     http = _route(BUNDLE_PATH, _only_get(send_bundle), otherwise=http)
+    http = _route(ALIVE_PATH, send_alive, otherwise=http)
     http = JsonErrors(StaticFiles(http), is_debug=config.debug)
     http = Cors(Guard(http, config.cors_origins), config.cors_origins)
     sockets = _route(TERMINAL_PATH, TerminalSocket.as_asgi(), otherwise=_unknown_socket)

@@ -13,16 +13,25 @@ from typing import Any
 import orjson
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.csrf import csrf_exempt
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
 
 from sessions import runtime, store
 from telorunner import __version__
 from telorunner.drf import JSON_TYPE, json_answer
 from telorunner.errors import MethodNotAllowed, Stopping
+from telorunner.jsonerrors import answer
 
 logger = logging.getLogger(__name__)
 
 # A probe's default patience is a second or a few; a database that needs longer cannot serve.
 DATABASE_SECONDS = 2.0
+
+_METHODS = frozenset({"GET", "HEAD"})
+_ALIVE: dict[str, dict[str, object]] = {
+    "/v1/health": {"ok": True, "version": __version__},
+    "/livez": {"ok": True},
+}
 
 View = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
 
@@ -31,23 +40,26 @@ def _get_only(view: View) -> View:
     @csrf_exempt
     @wraps(view)
     async def get_only(request: HttpRequest) -> HttpResponse:
-        if request.method not in {"GET", "HEAD"}:
+        if request.method not in _METHODS:
             return json_answer(MethodNotAllowed(), headers={"Allow": "GET, HEAD"})
         return await view(request)
 
     return get_only
 
 
-@_get_only
-async def health(_request: HttpRequest) -> HttpResponse:
-    """Answer that the process lives, whatever its cluster and database do."""
-    return _json({"ok": True, "version": __version__})
+async def send_alive(scope: Scope, receive: Receive, send: Send) -> None:
+    """Answer that the process lives, whatever its cluster and database do.
 
-
-@_get_only
-async def livez(_request: HttpRequest) -> HttpResponse:
-    """Answer that the process lives."""
-    return _json({"ok": True})
+    An ASGI application: Django hands each request to threads and back for every middleware, some
+    fifty turns of the loop, and a liveness probe that waits for all of them gets a busy process
+    killed.
+    """
+    if scope["method"] not in _METHODS:
+        response = answer(MethodNotAllowed(), headers={"allow": "GET, HEAD"})
+    else:
+        body = orjson.dumps(_ALIVE[scope["path"]])
+        response = Response(body, headers={"cache-control": "no-store"}, media_type=JSON_TYPE)
+    await response(scope, receive, send)
 
 
 @_get_only

@@ -22,8 +22,6 @@ def not_found(_request: HttpRequest) -> HttpResponse:
 
 
 urlpatterns = [
-    path("v1/health", health.health),
-    path("livez", health.livez),
     path("readyz", health.readyz),
     path("v1/openapi.json", openapi.Document.as_view()),
     path("v1/docs", openapi.Page.as_view()),

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped] # no
 
 from sessions.consumers.terminal import CloseCode
 from telorunner import __version__, errors
-from telorunner.asgi import EVENTS_PATH, TERMINAL_PATH
+from telorunner.asgi import ALIVE_PATH, EVENTS_PATH, TERMINAL_PATH
 from tests.builders import create_body
 from tests.description import (
     check_answer,
@@ -108,7 +108,8 @@ def test_every_route_is_described_and_no_other(document: Schema) -> None:
         for route in (EVENTS_PATH, TERMINAL_PATH)
     }
     views = {route for route in routes(get_resolver()) if not route.startswith("/admin")}
-    assert set(document["paths"]) == (views - {"/"}) | streams
+    alive = set(ALIVE_PATH.pattern.split("|"))
+    assert set(document["paths"]) == (views - {"/"}) | streams | alive
 
 
 def test_every_operation_has_a_name_of_its_own_and_says_what_it_does(document: Schema) -> None:
