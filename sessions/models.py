@@ -119,9 +119,9 @@ class Bundle(models.Model):
     session = models.OneToOneField(Session, primary_key=True, on_delete=models.CASCADE)
     archive = models.BinaryField()
     # What the pod fetches the archive with, sealed by telorunner.secretbox; emptied with it.
-    token_sealed = models.BinaryField(default=b"", blank=True)
+    token_sealed = models.BinaryField(default=b"", db_default=b"", blank=True)
     # The one transfer that may send the archive's last piece, and since when it may.
-    claim = models.CharField(max_length=32, blank=True, default="")
+    claim = models.CharField(max_length=32, blank=True, default="", db_default="")
     claimed_at = models.DateTimeField(null=True, blank=True)
     # [{"path", "size"}], for staff.
     files = models.JSONField(default=list)

@@ -23,7 +23,7 @@ from twisted.internet import reactor
 from twisted.internet.error import CannotListenError
 from twisted.logger import STDLibLogObserver, globalLogBeginner
 
-from telorunner import aio, delivery
+from telorunner import aio, receipt
 from telorunner.connection import Channel, Factory, Request
 from telorunner.drf import REFUSAL_KEY
 from telorunner.errors import ConfigError
@@ -161,7 +161,7 @@ class Server(DaphneServer):  # type: ignore[misc] # daphne is not typed
         if isinstance(protocol, Request) and protocol.refusal is not None:
             scope[REFUSAL_KEY] = protocol.refusal
         if isinstance(protocol, Request):
-            scope[delivery.SCOPE_KEY] = delivery.Delivery(protocol)
+            scope[receipt.SCOPE_KEY] = receipt.Receipt(protocol)
         self.connections[protocol]["application_instance"] = aio.start(
             self._run_application(protocol, scope, inbox), name=f"{scope['type']} {scope['path']}"
         )

@@ -63,7 +63,7 @@ class Transport(Server):
 
     def startWriting(self) -> None:
         """Send on the loop's next turn, or once the client takes more."""
-        if self._is_flush_due:
+        if self._is_flush_due or not self.connected:
             return
         if not self._may_push():
             super().startWriting()

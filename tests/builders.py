@@ -8,8 +8,8 @@ from django.utils import timezone
 
 from sessions import bundles
 from sessions.spec import App, Limits, SessionSpec
-from sessions.states import Mode, PullPolicy
-from sessions.store import NewSession
+from sessions.states import Mode, PullPolicy, StatusKind
+from sessions.store import NewSession, OwnedSession
 from telorunner.conf import Settings
 
 ENTRY = "telo.yaml"
@@ -72,3 +72,22 @@ def make_new_session(**overrides: Any) -> NewSession:
         "created_at": timezone.now(),
     }
     return NewSession(**{**values, **overrides})
+
+
+def make_owned_session(**overrides: Any) -> OwnedSession:
+    """Return a session as the engine that owns it reads it off its row."""
+    values: dict[str, Any] = {
+        "spec": make_spec(),
+        "status": StatusKind.STARTING,
+        "fence": 1,
+        "env": {},
+        "is_stop_requested": False,
+        "pod_name": "",
+        "pod_uid": "1",
+        "created_at": timezone.now(),
+        "event_numbers": 0,
+        "output_numbers": 0,
+        "progress": None,
+        "endpoints": (),
+    }
+    return OwnedSession(**{**values, **overrides})

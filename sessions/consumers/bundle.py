@@ -1,7 +1,7 @@
 """The transfer of a bundle to its pod: GET /internal/bundles/{sessionId}?token=, once.
 
 A transfer is *complete* when the client has got the whole response: every byte is acknowledged by
-its kernel, and it has not reset the connection (see `telorunner.delivery`). Only a complete one
+its kernel, and it has not reset the connection (see `telorunner.receipt`). Only a complete one
 consumes the bundle. Before the last piece is sent the transfer claims the bundle in the database,
 so that of several at once, in any processes, one can complete; the others break off there. A claim
 whose transfer breaks off after all is given back. The task is the server's own, one a request.
@@ -16,10 +16,10 @@ from starlette.types import Receive, Scope, Send
 
 from sessions import store
 from sessions.consumers.events import query_value
-from telorunner import aio, delivery
-from telorunner.delivery import Delivery
+from telorunner import aio, receipt
 from telorunner.errors import NotFound, RunnerError, Unavailable
 from telorunner.jsonerrors import answer
+from telorunner.receipt import Receipt
 
 logger = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ async def send_bundle(scope: Scope, receive: Receive, send: Send) -> None:
     except RunnerError as exc:
         await answer(exc)(scope, receive, send)
         return
-    transfer = _Transfer(session_id, archive, delivery.of(scope), send)
+    transfer = _Transfer(session_id, archive, receipt.of(scope), send)
     try:
         if await transfer.run():
             return
@@ -63,18 +63,18 @@ class _Transfer:
 
     session_id: str
     archive: bytes = field(repr=False)
-    delivery: Delivery
+    receipt: Receipt
     send: Send
 
     async def run(self) -> bool:
         """Send everything; say whether the client has got it."""
         claim = secrets.token_hex(CLAIM_BYTES)
         last = (len(self.archive) - 1) // PIECE_BYTES * PIECE_BYTES
-        with self.delivery.watched():
+        with self.receipt.watched():
             await self._start()
             for start in range(0, last, PIECE_BYTES):
                 await self._send(self.archive[start : start + PIECE_BYTES])
-                if self.delivery.is_broken:
+                if self.receipt.is_broken:
                     return False
             is_complete = False
             try:
@@ -90,12 +90,12 @@ class _Transfer:
         """Send the last piece; say whether the client has got everything."""
         # NB: looked at right before the piece is sent: one that went nowhere is not seen among what
         # was not acknowledged.
-        if self.delivery.is_broken:
+        if self.receipt.is_broken:
             return False
         try:
             async with asyncio.timeout(LAST_SECONDS):
                 await self._send(piece)
-                return await self.delivery.settled()
+                return await self.receipt.settled()
         except TimeoutError:
             return False
 

@@ -1,6 +1,7 @@
 """The event stream: the statuses a session has, and the events that tell of it."""
 
 from sessions.openapi.answers import PORT_NUMBER, Schema, one_of, record, reference
+from sessions.reachability import Reachability
 from sessions.states import Phase
 
 _KIND_DESCRIPTION = {
@@ -72,7 +73,7 @@ EVENTS: dict[str, Schema] = {
             "type": {"const": "reachability"},
             "app": _APP_NAME,
             "port": PORT_NUMBER,
-            "state": {"type": "string", "enum": ["checking", "reachable", "unreachable"]},
+            "state": {"type": "string", "enum": [str(state) for state in Reachability]},
         },
         description="Whether a declared tcp port takes connections; never before `running`.",
     ),

@@ -12,7 +12,7 @@ URL_VARIABLE = "BUNDLE_URL"
 # Only options that GNU's wget and busybox's both take: quiet, one try. NB: not -T, which busybox
 # 1.35 dies of; where there is a `timeout`, as in busybox, it bounds a try (by 124 or 143, GNU's and
 # busybox's). The archive is kept in a file, for a pipe would hide how wget ended. What wget says
-# about a failure may quote the URL: then it is not repeated.
+# about a failure may quote the URL or an address of the operator's: it is told in our words.
 #
 # A transfer that breaks off spends nothing, so it is tried again for as long as a runner takes to
 # restart, but only once more after a try that had no answer, or where GNU's wget tells (by 8) that
@@ -36,13 +36,17 @@ if timeout 1 true 2>/dev/null; then bound='timeout 45'; fi
 pause=1
 until said=$($bound wget -q -t 1 -O "$archive" "$BUNDLE_URL" 2>&1); do
   case "$? $said" in
-    '8 '*) pause=$((pause * 8)) said= ;;
-    '124 '* | '143 '*) pause=$((pause * 8)) said='no answer within 45 s' ;;
-    *token=*) said= ;;
-    *' 404 '*) pause=32 ;;
+    '8 '*) pause=$((pause * 8)) why='it refused' ;;
+    '124 '* | '143 '*) pause=$((pause * 8)) why='no answer within 45 s' ;;
+    *' 404 '*) pause=32 why='it has none for this token (404)' ;;
+    *[Rr]efused*) why='connection refused' ;;
+    *'bad address'* | *resolv* | *'not known'*) why='its name cannot be resolved' ;;
+    *'timed out'*) why='no answer in time' ;;
+    *nreachable*) why='no way to it' ;;
+    *) why='the transfer failed' ;;
   esac
   if [ "$pause" -gt 16 ]; then
-    give_up "the bundle could not be fetched from the runner (RUNNER_SELF_URL)${said:+: $said}"
+    give_up "the bundle could not be fetched from the runner (RUNNER_SELF_URL): $why"
   fi
   sleep "$pause"
   pause=$((pause * 2))

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from django.db.models import Q, QuerySet
+from django.db.models import BooleanField, ExpressionWrapper, Q, QuerySet
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from sessions.models import Bundle
@@ -24,7 +25,8 @@ from telorunner.errors import NotFound
 # The contract's: a bundle that nobody has fetched by then is dropped.
 FETCH_WITHIN = timedelta(minutes=5)
 # A claim that its transfer neither uses nor gives back (see `sessions.consumers.bundle`) is one of
-# a process that was killed; another transfer may then complete.
+# a process that was killed; another transfer may then complete. By the database's clock: a process
+# whose own is fast would take the claim of one that is still at work.
 CLAIM_FOR = timedelta(seconds=20)
 
 GONE = "the session's bundle is gone: it was fetched already, or not within 5 minutes"
@@ -102,18 +104,23 @@ class _Offer:
 
 
 def _offer(session_id: str) -> _Offer | None:
-    now = timezone.now()
     row = (
         Bundle.objects.filter(_HAS_TOKEN, session=session_id, session__status__in=LIVE)
-        .filter(session__created_at__gt=now - FETCH_WITHIN)
-        .only("token_sealed", "claim", "claimed_at")
+        .filter(session__created_at__gt=timezone.now() - FETCH_WITHIN)
+        .annotate(is_free=ExpressionWrapper(_is_free(), output_field=BooleanField()))
+        .values_list("token_sealed", "is_free")
         .first()
     )
     if row is None:
         return None
-    is_old = row.claimed_at is not None and row.claimed_at < now - CLAIM_FOR
+    sealed, is_free = row
     # psycopg returns a memoryview.
-    return _Offer(bytes(row.token_sealed), bool(row.claim) and not is_old)
+    return _Offer(bytes(sealed), is_claimed=not is_free)
+
+
+def _is_free() -> Q:
+    """Return the condition that no transfer is at its end."""
+    return Q(claim="") | Q(claimed_at__lt=Now() - CLAIM_FOR)
 
 
 def _opened(offer: _Offer | None) -> str:
@@ -146,11 +153,9 @@ async def claim_fetch(session_id: str, claim: str) -> bool:
 
 def _claim_fetch(session_id: str, claim: str) -> bool | None:
     """Return None while another transfer has the claim."""
-    now = timezone.now()
-    is_free = Q(claim="") | Q(claimed_at__lt=now - CLAIM_FOR)
     # NB: conditions on this one table only, so that the second of two at once looks again.
     rows = Bundle.objects.filter(_HAS_TOKEN, session=session_id)
-    if rows.filter(is_free).update(claim=claim, claimed_at=now) == 1:
+    if rows.filter(_is_free()).update(claim=claim, claimed_at=Now()) == 1:
         return True
     return None if rows.exists() else False
 

@@ -32,14 +32,14 @@ CLEAN_UP_SECONDS = 30.0
 
 
 class Drain(Protocol):
-    """What is left to be read of a terminal whose container has ended."""
+    """What may still bring something of a container that has ended: terminal and network."""
 
     async def drain(self) -> None:
-        """Return once all output is in the log, or cannot be had; bounded."""
+        """Return once it is all in the log, or cannot be had; bounded."""
 
 
 async def finish(
-    session: Session, status: Status, subscription: Subscription, terminal: Drain | None
+    session: Session, status: Status, subscription: Subscription, outlets: Drain | None
 ) -> None:
     """Bring the session to its end.
 
@@ -52,8 +52,8 @@ async def finish(
         status = STOPPED
     if status.kind is StatusKind.STOPPED:
         await _remove(session, subscription)
-    if terminal is not None:
-        await terminal.drain()
+    if outlets is not None:
+        await outlets.drain()
     if session.stop_asked.is_set():
         status = STOPPED
     if status.kind is StatusKind.EXITED and subscription.last is not None:

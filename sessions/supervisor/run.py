@@ -81,6 +81,11 @@ class Supervisor:
             if failures.subgroup(Exception) is None:
                 raise
             logger.exception("The supervisor failed.", extra=session.log_extra)
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                # What breaks while the session is handed over is no end of it, and a group of
+                # failures has swallowed the cancellation.
+                raise asyncio.CancelledError from failures
         else:
             return
         await session.advance(failed(UNEXPECTED))

@@ -20,7 +20,7 @@ class HistoryBounds:
     `bytes` counts JSON: an object takes several times as much.
     """
 
-    changes: int = 2048
+    changes: int = 1024
     bytes: int = 8 * 1024 * 1024
 
 

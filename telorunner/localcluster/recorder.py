@@ -17,7 +17,7 @@ NORMAL = "Normal"
 WARNING = "Warning"
 # Source: the API server's default of --event-ttl.
 EVENT_TTL_SECONDS = 3600.0
-MAX_EVENTS = 2000
+MAX_EVENTS = 1000
 # Source: the longest name of an object is 253 characters, and 16 of them are the number's.
 _MAX_BASE_LENGTH = 253 - 17
 

@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils import timezone
 
 from sessions import bundles, store
@@ -16,6 +17,7 @@ from sessions.models import Bundle, Session
 from sessions.spec import STOPPED
 from sessions.states import Delivery, StatusKind
 from sessions.store import awrite
+from telorunner.errors import NotFound
 from telorunner.server import Server
 from tests.api.reactor import Opener, hang_up, running_reactor, serve
 from tests.builders import make_new_session, make_spec
@@ -235,15 +237,42 @@ async def test_the_end_of_a_session_drops_archive_and_token_and_keeps_the_list(
     assert (await fetch(server, target))[1] == NOT_FOUND
 
 
+async def age_claims(*, seconds: int) -> None:
+    old = timezone.now() - timedelta(seconds=seconds)
+    await awrite(lambda: Bundle.objects.update(claimed_at=old))
+
+
 async def test_a_claim_of_a_process_that_was_killed_runs_out(server: Server) -> None:
     target = await register("aaaaaaaaaaaa", SMALL)
     assert await store.claim_fetch("aaaaaaaaaaaa", "dead")
-    old = timezone.now() - timedelta(minutes=1)
-    await awrite(lambda: Bundle.objects.update(claimed_at=old))
+    await age_claims(seconds=15)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.5):
+            await store.claim_fetch("aaaaaaaaaaaa", "another")
+    await age_claims(seconds=21)
     assert (await fetch(server, target))[1] == SMALL
     await store.release_fetch("aaaaaaaaaaaa", "dead")
     await store.complete_fetch("aaaaaaaaaaaa", "dead")
     await until_row("aaaaaaaaaaaa", is_consumed)
+
+
+async def test_code_of_before_the_token_goes_on_writing_bundles() -> None:
+    """In a rolling deployment the columns are there before every process knows them."""
+    await register("aaaaaaaaaaaa", SMALL)
+
+    def insert() -> None:
+        Bundle.objects.all().delete()
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "INSERT INTO runner_sessions_bundle (session_id, archive, files) "
+                "VALUES ('aaaaaaaaaaaa', %s, '[]')",
+                [SMALL],
+            )
+
+    await awrite(insert)
+    assert await store.load_bundle("aaaaaaaaaaaa") == SMALL
+    with pytest.raises(NotFound):
+        await store.load_token("aaaaaaaaaaaa")
 
 
 async def test_the_token_is_in_no_row_and_no_repr() -> None:

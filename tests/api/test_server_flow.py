@@ -8,10 +8,13 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from twisted.internet.error import ConnectionLost
+from twisted.python.failure import Failure
 from websockets.asyncio.client import ClientConnection, connect
 
 from telorunner.flow import INBOX_PAUSE_BYTES, MESSAGE_OVERHEAD_BYTES, Inbox
 from telorunner.server import Server
+from telorunner.transport import MAX_UNASKED_BYTES
 from tests.api.reactor import Opener, hang_up, on_server, read_to_end, running_reactor, serve, until
 
 __all__ = ["running_reactor", "serve"]
@@ -126,6 +129,29 @@ async def test_a_client_that_reads_nothing_is_dropped_in_time(serve: Opener, kin
         await until(lambda: source.ended == 1)
         assert len(await read_to_end(reader)) < TOTAL_BYTES
         await hang_up(writer)
+
+
+async def test_a_connection_that_is_lost_takes_nothing_more(serve: Opener) -> None:
+    """The race: a time limit, or whoever sends, closes what the client has just broken off."""
+    source = Source()
+    async with serve(source.stream) as server, stalled_streams(server):
+        await until_settled(source)
+        (transport, *_) = server.transports
+
+        async def lose() -> tuple[int, int]:
+            unsent = transport.unsent_bytes
+            transport.connectionLost(Failure(ConnectionLost()))
+            # So much is on its way that the kernel would be asked how much of it is left.
+            transport._unasked_bytes = MAX_UNASKED_BYTES
+            transport.write(PIECE)
+            transport.loseWriteConnection()
+            transport.loseConnection()
+            transport.abortConnection()
+            return unsent, transport.unsent_bytes
+
+        unsent, left = await on_server(lose())
+        assert unsent > 0
+        assert (left, transport.lost_bytes) == (0, unsent)
 
 
 async def test_a_client_that_reads_slowly_is_not_dropped(serve: Opener) -> None:

@@ -84,7 +84,9 @@ async def test_a_client_has_time_to_read_what_came_before_the_close(serve: Opene
 
 async def test_texts_and_bytes_pass_both_ways(serve: Opener) -> None:
     async with serve(echo) as server, opened(server) as socket:
-        for message in ("text é", b"\x00\xff", b"x" * 1_000_000):
+        # A frame's head has its length in one, three or nine bytes.
+        sizes = (1, 125, 126, 65_535, 65_536, 1_000_000)
+        for message in ("text é", b"\x00\xff", *(b"x" * size for size in sizes)):
             await socket.send(message)
             assert await socket.recv() == message
 

@@ -1,6 +1,8 @@
 """The engine: taking up, handing over, evicting; the API is the fake one."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -8,6 +10,8 @@ import pytest
 from django.db.models.functions import Now
 
 from sessions import store
+from sessions.bus import Inbox
+from sessions.bus.memory import MemoryBus
 from sessions.models import Engine as EngineRow
 from sessions.states import StatusKind
 from sessions.supervisor import Lease
@@ -29,6 +33,27 @@ async def test_an_engine_that_ends_hands_its_sessions_over(world: FakeWorld) -> 
     async with world.runner(is_sole_engine=False):
         await world.until_running(session_id)
         assert (await world.row(session_id)).fence == before.fence + 1
+
+
+class FailingBus(MemoryBus):
+    """A bus that breaks when a session's inbox is closed."""
+
+    @asynccontextmanager
+    async def open_inbox(self, session_id: str, app: str) -> AsyncIterator[Inbox]:
+        async with super().open_inbox(session_id, app) as inbox:
+            try:
+                yield inbox
+            finally:
+                raise ValueError("a defect")
+
+
+async def test_a_defect_while_an_engine_ends_is_no_end_of_its_sessions(world: FakeWorld) -> None:
+    world.bus = FailingBus()
+    async with world.runner():
+        session_id = await world.start()
+    row = await world.row(session_id)
+    assert (row.engine_id, row.status) == (None, StatusKind.RUNNING)
+    assert "pods" in world.left_of(session_id)
 
 
 @pytest.mark.parametrize("is_sole_engine", [True, False])

@@ -5,7 +5,6 @@ import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,13 +18,12 @@ from sessions.pods.run import INSPECT_PORT
 from sessions.runtime import Runtime
 from sessions.spec import App, Port
 from sessions.states import Protocol, StatusKind
-from sessions.store import OwnedSession
 from sessions.supervisor.network import LOSS, Network, open_network
 from sessions.supervisor.ownership import Lease, Owner
 from sessions.supervisor.session import Session, open_session
 from telorunner.errors import StaleFence
 from telorunner.kube.informer import Subscription
-from tests.builders import make_spec
+from tests.builders import make_owned_session, make_spec
 from tests.debug_servers import event, open_debug_server
 from tests.engine.world import decode, make_settings
 from tests.unit.pods import pod, running
@@ -61,23 +59,6 @@ class Bench:
                         return events
 
 
-def row(status: StatusKind, app: App, *, is_inspected: bool) -> OwnedSession:
-    return OwnedSession(
-        spec=make_spec(session_id=SESSION_ID, apps=(app,), is_inspected=is_inspected),
-        status=status,
-        fence=1,
-        env={},
-        is_stop_requested=False,
-        pod_name="",
-        pod_uid="1",
-        created_at=datetime.now(UTC),
-        event_numbers=0,
-        output_numbers=0,
-        progress=None,
-        endpoints=(),
-    )
-
-
 @asynccontextmanager
 async def networking(
     tmp_path: Path,
@@ -103,7 +84,8 @@ async def networking(
         loop=asyncio.get_running_loop(),
     )
     app = App("app", "telo.yaml", ports=ports)
-    owned = row(status, app, is_inspected=is_inspected)
+    spec = make_spec(session_id=SESSION_ID, apps=(app,), is_inspected=is_inspected)
+    owned = make_owned_session(spec=spec, status=status)
     session = await open_session(Owner(runtime, "engine", Lease(15)), owned)
     await session.announce()
     async with open_network(session) as network:

@@ -3,8 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,14 +13,14 @@ import pytest
 from sessions.bus.memory import MemoryBus
 from sessions.log.memory import MemoryLog
 from sessions.runtime import Runtime
-from sessions.spec import STOPPED, App, Limits, SessionSpec, Status, exited, failed
-from sessions.states import Mode, PullPolicy, StatusKind
-from sessions.store import OwnedSession
+from sessions.spec import STOPPED, Status, exited, failed
+from sessions.states import StatusKind
 from sessions.supervisor.ownership import Lease, Owner
 from sessions.supervisor.running import Watch
 from sessions.supervisor.session import Session, open_session
 from telorunner import aio
 from telorunner.kube.informer import Subscription
+from tests.builders import LIMITS, make_owned_session, make_spec
 from tests.engine.world import decode, make_settings
 from tests.unit.pods import condition, pod, running, terminated, waiting
 
@@ -54,31 +53,6 @@ class Bench:
         return [decode(data)["message"] for _, data in batch.items]
 
 
-def owned(status: StatusKind) -> OwnedSession:
-    spec = SessionSpec(
-        session_id=SESSION_ID,
-        mode=Mode.RUN,
-        image="telorun/node:latest-slim",
-        pull_policy=PullPolicy.MISSING,
-        apps=(App("app", "main.py"),),
-        limits=Limits(500, 2**29, 2**30, TTL_SECONDS),
-    )
-    return OwnedSession(
-        spec=spec,
-        status=status,
-        fence=1,
-        env={},
-        is_stop_requested=False,
-        pod_name="",
-        pod_uid="1",
-        created_at=datetime.now(UTC),
-        event_numbers=0,
-        output_numbers=0,
-        progress=None,
-        endpoints=(),
-    )
-
-
 @asynccontextmanager
 async def watching(
     tmp_path: Path, status: StatusKind = StatusKind.STARTING, start_seconds: float = 180.0
@@ -92,7 +66,9 @@ async def watching(
         pods=pods,  # type: ignore[arg-type] # all that is asked of the informer
         loop=asyncio.get_running_loop(),
     )
-    session = await open_session(Owner(runtime, "engine", Lease(15)), owned(status))
+    spec = make_spec(session_id=SESSION_ID, limits=replace(LIMITS, ttl_seconds=TTL_SECONDS))
+    owned = make_owned_session(spec=spec, status=status)
+    session = await open_session(Owner(runtime, "engine", Lease(15)), owned)
     subscription = Subscription("pod", None, is_listed=True)
     proved = asyncio.Event()
     deadline = asyncio.get_running_loop().time() + start_seconds

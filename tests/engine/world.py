@@ -15,6 +15,7 @@ from django.db import connection
 from sessions import bundles, runtime, sse
 from sessions.actions import create, stop
 from sessions.admission import RequestedLimits
+from sessions.bus import Bus
 from sessions.bus.memory import MemoryBus
 from sessions.engine import Engine
 from sessions.log import SessionLog
@@ -58,6 +59,7 @@ class World:
     kubeconfig: Path
     namespace: str
     log: SessionLog | None = None
+    bus: Bus | None = None
     engine: Engine | None = None
     running: Runtime | None = field(default=None)
 
@@ -92,7 +94,7 @@ class World:
             self.running = Runtime(
                 config=self.config,
                 log=self.log or MemoryLog(self.config.replay_buffer_bytes),
-                bus=MemoryBus(),
+                bus=self.bus or MemoryBus(),
                 cluster=cluster,
                 pods=informer,
                 loop=asyncio.get_running_loop(),

@@ -259,6 +259,7 @@ def test_a_404_ends_it_soon_with_a_sentence(tmp_path: Path, runner: Runner, tool
     told = (tmp_path / "termination-log").read_text()
     assert told.startswith("the bundle could not be fetched from the runner (RUNNER_SELF_URL)")
     assert TOKEN not in told + ended.stderr + ended.stdout
+    assert "127.0.0.1" not in told
     assert len(runner.seen) <= 2
 
 
@@ -276,6 +277,7 @@ def test_what_cannot_be_fetched_or_unpacked_is_told_without_the_token(
     told = (tmp_path / "termination-log").read_text()
     assert told.startswith(("the bundle could not be fetched", "tar could not unpack"))
     assert TOKEN not in told + ended.stderr + ended.stdout
+    assert "127.0.0.1" not in told
     if trouble == "nobody listens":
         # Long enough for a runner to restart, and well within the start's deadline.
         assert [int(line) for line in (tmp_path / "slept").read_text().split()] == [1, 2, 4, 8, 16]

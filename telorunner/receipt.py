@@ -1,6 +1,6 @@
 """Whether a client has got what it was sent: what the transport and the kernel can tell of it.
 
-The server puts a `Delivery` into the scope of every request. An application that has to know asks
+The server puts a `Receipt` into the scope of every request. An application that has to know asks
 it; for all others, sent is as good as received. It owns no task.
 """
 
@@ -21,7 +21,7 @@ from twisted.internet.error import ConnectionDone
 
 from telorunner.flow import unsent_bytes
 
-SCOPE_KEY = "telorunner.delivery"
+SCOPE_KEY = "telorunner.receipt"
 
 # The last piece of a response is on its way for no longer than this, and so is the close that a
 # client answers it with; without a close, what its kernel has acknowledged counts.
@@ -33,8 +33,8 @@ _LOOK_SECONDS = 0.01
 _FIN = 1
 
 
-class Delivery:
-    """The delivery of one response over one connection."""
+class Receipt:
+    """What is known of one response's arrival over one connection."""
 
     def __init__(self, request: Any) -> None:
         self._request = request
@@ -103,7 +103,7 @@ class Delivery:
         return unsent + int(struct.unpack("i", queued)[0])
 
 
-class Assumed(Delivery):
+class AssumedReceipt(Receipt):
     """Where no server of ours sends: everything sent has been received."""
 
     def __init__(self) -> None:
@@ -124,7 +124,7 @@ class Assumed(Delivery):
         return True
 
 
-def of(scope: Scope) -> Delivery:
-    """Return the delivery of a request's response."""
-    found: Delivery | None = scope.get(SCOPE_KEY)
-    return found or Assumed()
+def of(scope: Scope) -> Receipt:
+    """Return the receipt of a request's response."""
+    found: Receipt | None = scope.get(SCOPE_KEY)
+    return found or AssumedReceipt()
