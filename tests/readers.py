@@ -7,9 +7,10 @@ the connection off at any point.
 import asyncio
 import os
 import struct
-from collections import deque
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from typing import Any
 
 import orjson
@@ -20,6 +21,7 @@ Contents = Callable[[int], bytes]
 
 # So little is taken ahead of what is asked for that a reader that pauses is felt by the server.
 READ_AHEAD_BYTES = 16_384
+MANY = 10**9
 
 _CLOSE, _PING, _PONG = 8, 9, 10
 _TEXT = 1
@@ -31,20 +33,47 @@ _HANDSHAKE = (
 )
 
 
+class Transcript:
+    """A stream of numbered frames as it is when nothing is left out, to compare much at once."""
+
+    def __init__(self, frames: Sequence[bytes]) -> None:
+        self._sent = b"".join(frames)
+        self._ends = list(accumulate(map(len, frames), initial=0))
+
+    def count(self, after: int, received: bytes, most: int) -> tuple[int, int]:
+        """Return how many of the next frames are what was received, whole, and their length."""
+        if not 0 <= after < len(self._ends):
+            return 0, 0
+        start = self._ends[after]
+        if not self._sent.startswith(received, start):
+            return 0, 0
+        newest = bisect_right(self._ends, start + len(received)) - 1
+        newest = min(newest, after + most)
+        return newest - after, self._ends[newest] - start
+
+
 class Place:
     """What one reader has: the last number, and how many holes it was told of.
 
     `contents` says what a number's content is; None: it is kept in `taken` instead. `is_foreign`
     says that the number it began after was never given out: a gap and everything that is there
-    must follow.
+    must follow. With a `transcript`, what follows without a gap is compared in large pieces.
     """
 
-    def __init__(self, after: int, contents: Contents | None, *, is_foreign: bool = False) -> None:
+    def __init__(
+        self,
+        after: int,
+        contents: Contents | None,
+        *,
+        is_foreign: bool = False,
+        transcript: Transcript | None = None,
+    ) -> None:
         self.last = after
         self.taken: list[bytes] = []
         self.holes = 0
         self.seen = 0
         self._contents = contents
+        self._transcript = transcript
         self._is_foreign = is_foreign
         self._has_gap = False
 
@@ -55,6 +84,15 @@ class Place:
     def take_gap(self) -> None:
         assert not self._has_gap, f"two gaps after {self.last}"
         self._has_gap = True
+
+    def take_run(self, received: bytes, most: int) -> int:
+        """Take frames that are the very next ones; return their length, 0 if it is not so."""
+        if self._transcript is None or self._has_gap or self._is_foreign:
+            return 0
+        count, length = self._transcript.count(self.last, received, most)
+        self.seen += count
+        self.last += count
+        return length
 
     def take(self, number: int, content: bytes) -> None:
         if self._is_foreign:
@@ -98,24 +136,32 @@ class EventReader(_Connection):
     ) -> None:
         super().__init__(reader, writer)
         self.place = place
-        self._frames: deque[bytes] = deque()
         self._rest = b""
 
-    async def read(self) -> bool:
-        """Take the next frame in; return False at the end of a whole stream."""
-        while not self._frames:
+    async def read(self, most: int = MANY) -> bool:
+        """Take the next frames in, at least one; return False at the end of a whole stream."""
+        while not self._take(most):
             size = int(await self.reader.readline(), 16)
-            chunk = await self.reader.readexactly(size)
-            assert await self.reader.readexactly(2) == b"\r\n"
+            chunk = await self.reader.readexactly(size + 2)
+            assert chunk.endswith(b"\r\n")
             if not size:
                 assert not self._rest, "the stream ended inside a frame"
                 return False
-            *frames, self._rest = (self._rest + chunk).split(b"\n\n")
-            self._frames.extend(frames)
-        self._take(self._frames.popleft() + b"\n\n")
+            self._rest += chunk[:-2]
         return True
 
-    def _take(self, frame: bytes) -> None:
+    def _take(self, most: int) -> bool:
+        """Take what has come: as much at once as is what was expected, else one frame."""
+        length = self.place.take_run(self._rest, most)
+        if not length:
+            length = self._rest.find(b"\n\n") + 2
+            if length < 2:
+                return False
+            self._take_frame(self._rest[:length])
+        self._rest = self._rest[length:]
+        return True
+
+    def _take_frame(self, frame: bytes) -> None:
         if frame == sse.GAP:
             self.place.take_gap()
         elif frame != sse.HEARTBEAT:
@@ -135,7 +181,7 @@ class OutputReader(_Connection):
         self.close_code = 0
         self._has_begun = False
 
-    async def read(self) -> bool:
+    async def read(self, _most: int = MANY) -> bool:
         """Take the next message in; return False once the server has closed."""
         kind, payload = await self._message()
         if kind == _PING:
@@ -173,9 +219,11 @@ class OutputReader(_Connection):
         self.writer.write(bytes((0x80 | kind, 0x80 | len(payload))) + mask + masked)
 
 
-async def open_event_reader(port: int, session_id: str, place: Place) -> EventReader:
+async def open_event_reader(
+    port: int, session_id: str, place: Place, *, ahead_bytes: int = READ_AHEAD_BYTES
+) -> EventReader:
     """Open an event stream after the place's number."""
-    stream = EventReader(place, *await _dial(port))
+    stream = EventReader(place, *await _dial(port, ahead_bytes))
     place.reconnect()
     stream.writer.write(
         f"GET /v1/sessions/{session_id}/events HTTP/1.1\r\nhost: x\r\n"
@@ -186,9 +234,11 @@ async def open_event_reader(port: int, session_id: str, place: Place) -> EventRe
     return stream
 
 
-async def open_output_reader(port: int, session_id: str, place: Place) -> OutputReader:
+async def open_output_reader(
+    port: int, session_id: str, place: Place, *, ahead_bytes: int = READ_AHEAD_BYTES
+) -> OutputReader:
     """Open a terminal socket after the place's number."""
-    socket = OutputReader(place, *await _dial(port))
+    socket = OutputReader(place, *await _dial(port, ahead_bytes))
     place.reconnect()
     path = f"/v1/sessions/{session_id}/io"
     socket.writer.write(_HANDSHAKE.format(path=path, after=place.last).encode())
@@ -197,5 +247,5 @@ async def open_output_reader(port: int, session_id: str, place: Place) -> Output
     return socket
 
 
-async def _dial(port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    return await asyncio.open_connection("127.0.0.1", port, limit=READ_AHEAD_BYTES)
+async def _dial(port: int, ahead_bytes: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    return await asyncio.open_connection("127.0.0.1", port, limit=ahead_bytes)

@@ -9,6 +9,7 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 from sessions import events, runtime, sse
@@ -21,7 +22,15 @@ from telorunner.conf import Settings
 from telorunner.server import Address, Limits, open_server
 from tests.builders import make_settings
 from tests.owners import Owner, admit, own
-from tests.readers import EventReader, OutputReader, Place, open_event_reader, open_output_reader
+from tests.readers import (
+    READ_AHEAD_BYTES,
+    EventReader,
+    OutputReader,
+    Place,
+    Transcript,
+    open_event_reader,
+    open_output_reader,
+)
 
 LARGEST_CHUNK_BYTES = 65_536
 # Of the events that are followed by a chunk of output.
@@ -46,9 +55,12 @@ class Burst:
     count: int
     output_bytes: int
     dice: random.Random
+    ahead_bytes: int = READ_AHEAD_BYTES
     _moments: dict[int, asyncio.Event] = field(default_factory=dict)
     newest_event: int = 1
     newest_output: int = 0
+    # Hundreds of readers compare with these: each is worked out once.
+    _chunks: dict[int, bytes] = field(default_factory=dict)
 
     @property
     def chunks(self) -> int:
@@ -59,8 +71,19 @@ class Burst:
         """The number of the terminal status: event 1 is `starting`, then come the flood's."""
         return self.count + 2
 
+    @cached_property
+    def transcript(self) -> Transcript:
+        """The whole event stream, of a reader that misses nothing."""
+        numbers = range(1, self.last_event + 1)
+        return Transcript([sse.frame(number, self.event(number)) for number in numbers])
+
     def chunk(self, number: int) -> bytes:
         """Return the stream byte and the payload of output `number`."""
+        if number not in self._chunks:
+            self._chunks[number] = self._chunk(number)
+        return self._chunks[number]
+
+    def _chunk(self, number: int) -> bytes:
         mean = self.output_bytes // self.chunks
         length = min(1 + number * 15_485_863 % (2 * mean), LARGEST_CHUNK_BYTES)
         start = number * 7_919 % LARGEST_CHUNK_BYTES
@@ -101,16 +124,20 @@ class Burst:
             moment.set()
 
     def events_after(self, number: int, is_foreign: bool = False) -> Place:
-        return Place(number, self.event, is_foreign=is_foreign)
+        return Place(number, self.event, is_foreign=is_foreign, transcript=self.transcript)
 
     def output_after(self, number: int, is_foreign: bool = False) -> Place:
         return Place(number, self.chunk, is_foreign=is_foreign)
 
     async def open_events(self, place: Place) -> EventReader:
-        return await open_event_reader(self.port, self.owner.session_id, place)
+        return await open_event_reader(
+            self.port, self.owner.session_id, place, ahead_bytes=self.ahead_bytes
+        )
 
     async def open_output(self, place: Place) -> OutputReader:
-        return await open_output_reader(self.port, self.owner.session_id, place)
+        return await open_output_reader(
+            self.port, self.owner.session_id, place, ahead_bytes=self.ahead_bytes
+        )
 
 
 def _runtime(config: Settings) -> Runtime:

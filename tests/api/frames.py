@@ -73,22 +73,22 @@ def is_closed(received: bytes | bytearray) -> bool:
 
 
 _SIZES = [
-    *["0", "-1", "1e9", '"abc"', "true", "NaN", "null", "[]", "{}", "1.5", "10001", "9" * 400],
-    *["-9223372036854775809", "1e999999", '"\\ud800"', "80"],
-]
+    "0", "-1", "1e9", '"abc"', "true", "NaN", "null", "[]", "{}", "1.5", "10001", "9" * 400,
+    "-9223372036854775809", "1e999999", '"\\ud800"', "80",
+]  # fmt: skip
 _RESIZES = st.one_of(
     st.tuples(st.sampled_from(_SIZES), st.sampled_from(_SIZES)).map(
         lambda size: f'{{"type":"resize","cols":{size[0]},"rows":{size[1]}}}'
     ),
     st.sampled_from(
         [
-            *["", "{", "[]", "null", '{"type":"resize"}', '{"type":["resize"]}', "[" * 5000, "\0"],
-            *['{"type":"resize","cols":80}', '{"type":"resize","cols":1,"cols":2,"rows":3}', '"'],
+            "", "{", "[]", "null", '{"type":"resize"}', '{"type":["resize"]}', "[" * 5000, "\0",
+            '{"type":"resize","cols":80}', '{"type":"resize","cols":1,"cols":2,"rows":3}', '"',
             '{"type":"resize","cols":80,"rows":24,"x":"' + "x" * 900_000 + '"}',
         ]
     ),
     st.text(max_size=30),
-)
+)  # fmt: skip
 _CODES = st.one_of(
     st.sampled_from(
         [0, 999, 1000, 1001, 1003, 1004, 1005, 1006, 1015, 1016, 2999, 3000, 4404, 5000]
@@ -110,26 +110,14 @@ FRAMES = st.one_of(
     st.tuples(_CODES, st.binary(max_size=123)).map(lambda parts: frame(CLOSE, b"".join(parts))),
     st.sampled_from(
         [
-            *[
-                frame(CLOSE),
-                frame(CLOSE, b"\x03"),
-                frame(PING, b"x" * 125),
-                frame(PING, b"x" * 126),
-            ],
-            *[
-                frame(PONG, b"unasked"),
-                frame(BINARY, b"", size=2**63),
-                frame(BINARY, b"", size=2**40),
-            ],
-            *[
-                frame(BINARY, b"x" * 2**21),
-                frame(TEXT, b"x" * 2**20),
-                frame(BINARY, b"x" * 300_000),
-            ],
-            *[frame(TEXT, b"\xf0\x9f", first=0) + frame(0, b"\x99\x82"), frame(0, b"lost")],
-            *[frame(BINARY, b"a", first=0) * 2, frame(BINARY, b"a", first=0) + frame(PING, b"b")],
-            *[frame(BINARY, b"a", first=0) + frame(0, b"b", first=0) * 1000, frame(PING) * 500],
+            frame(CLOSE), frame(CLOSE, b"\x03"), frame(PING, b"x" * 125), frame(PING, b"x" * 126),
+            frame(PONG, b"unasked"), frame(BINARY, b"", size=2**63),
+            frame(BINARY, b"", size=2**40), frame(BINARY, b"x" * 2**21), frame(TEXT, b"x" * 2**20),
+            frame(BINARY, b"x" * 300_000),
+            frame(TEXT, b"\xf0\x9f", first=0) + frame(0, b"\x99\x82"), frame(0, b"lost"),
+            frame(BINARY, b"a", first=0) * 2, frame(BINARY, b"a", first=0) + frame(PING, b"b"),
+            frame(BINARY, b"a", first=0) + frame(0, b"b", first=0) * 1000, frame(PING) * 500,
         ]
     ),
     st.binary(max_size=30),
-)
+)  # fmt: skip

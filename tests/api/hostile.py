@@ -156,12 +156,6 @@ def on_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     return asyncio.run_coroutine_threadsafe(coroutine, server_loop).result(BOUND_SECONDS)
 
 
-def rss_bytes(pid: int | str = "self") -> int:
-    """Return the resident memory of a process."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
-
-
 @contextmanager
 def open_world(config: Settings, folder: Path, **limits: Any) -> Iterator[World]:
     """Serve the application with a running session; `limits` are the server's."""

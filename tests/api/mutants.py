@@ -41,74 +41,26 @@ VALID: list[tuple[bytes, dict[str, Any]]] = [
 ]
 
 QUANTITIES = [
-    *[
-        "1e999999",
-        "1e-999999",
-        "NaN",
-        "Infinity",
-        "-inf",
-        "1 Gi",
-        "\u0661\u0662\u0668Mi",
-        "\uff11Gi",
-        "0x10",
-        "1_000",
-    ],
-    *[
-        "+",
-        "--1",
-        "-1",
-        "1Ki i",
-        "1E5Gi",
-        "1e1000",
-        "",
-        " 1",
-        "1\n",
-        "1Mi\0",
-        "\xbd",
-        "1,5",
-        "9" * 65,
-    ],
-    *[
-        "1e5e5",
-        "1ki",
-        "Gi",
-        ".",
-        "1..0",
-        "\u221e",
-        "null",
-        "0",
-        "-0",
-        "1n",
-        "1Zi",
-        "1e+",
-        "9" * 100_000,
-    ],
-]
+    "1e999999", "1e-999999", "NaN", "Infinity", "-inf", "1 Gi", "\u0661\u0662\u0668Mi", "\uff11Gi",
+    "0x10", "1_000", "+", "--1", "-1", "1Ki i", "1E5Gi", "1e1000", "", " 1", "1\n", "1Mi\0",
+    "\xbd", "1,5", "9" * 65, "1e5e5", "1ki", "Gi", ".", "1..0", "\u221e", "null", "0", "-0", "1n",
+    "1Zi", "1e+", "9" * 100_000,
+]  # fmt: skip
 
 _TOKENS = [
-    *["NaN", "Infinity", "-Infinity", "1e999999", "-1e999999", "1e-999999", "9" * 5000, "-0", "00"],
-    *["1.0", "80.0", "1e2", "9223372036854775808", "-1", "2147483648", "18446744073709551616"],
-    *['"\\ud800"', '"\\udc00\\ud800"', '"\\u0000"', '"\\uD83D\\uDE00"', '{"a": 1, "a": 2}'],
-    *['"' + "x" * 100_000 + '"', "[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900],
-    *["true", "false", "null", "[]", "{}", '""', '"a"', "[null]", '{"": {}}', "[" * 100_000, "'a'"],
-    *["[" + ",".join(["{}"] * 20_001) + "]", "{" + ",".join(f'"{n}":1' for n in range(999)) + "}"],
-]
+    "NaN", "Infinity", "-Infinity", "1e999999", "-1e999999", "1e-999999", "9" * 5000, "-0", "00",
+    "1.0", "80.0", "1e2", "9223372036854775808", "-1", "2147483648", "18446744073709551616",
+    '"\\ud800"', '"\\udc00\\ud800"', '"\\u0000"', '"\\uD83D\\uDE00"', '{"a": 1, "a": 2}',
+    '"' + "x" * 100_000 + '"', "[" * 900 + "]" * 900, '{"a":' * 900 + "1" + "}" * 900, "true",
+    "false", "null", "[]", "{}", '""', '"a"', "[null]", '{"": {}}', "[" * 100_000, "'a'",
+    "[" + ",".join(["{}"] * 20_001) + "]", "{" + ",".join(f'"{n}":1' for n in range(999)) + "}",
+]  # fmt: skip
 _ODD_TEXTS = [
-    *["..", "../x", "/", "a/../../b", "a//b", "\0", "a\\b", "x" * 256, "x/" * 3000, ".", "\u2028"],
-    *[
-        "a\nb",
-        "\r\n\r\n",
-        "\x1b[31m",
-        "\x7f",
-        "\ufeff",
-        "\U0001d56c",
-        "e\u0301",
-        "__proto__",
-        "$ref",
-        "%00",
-    ],
-    *["🙂" * 2000, "'; DROP TABLE x; --", "{{7*7}}", "%s%n", "id: 1\n\ndata: x", "LD_PRELOAD", "="],
-]
+    "..", "../x", "/", "a/../../b", "a//b", "\0", "a\\b", "x" * 256, "x/" * 3000, ".", "\u2028",
+    "a\nb", "\r\n\r\n", "\x1b[31m", "\x7f", "\ufeff", "\U0001d56c", "e\u0301", "__proto__", "$ref",
+    "%00", "🙂" * 2000, "'; DROP TABLE x; --", "{{7*7}}", "%s%n", "id: 1\n\ndata: x", "LD_PRELOAD",
+    "=",
+]  # fmt: skip
 _PLAIN = st.one_of(
     st.none(),
     st.booleans(),
@@ -200,56 +152,49 @@ def bodies(draw: st.DrawFn) -> tuple[bytes, bytes]:
 CONTENT_TYPES = st.one_of(
     st.sampled_from(
         [
-            *[b"application/json"] * 8,
-            *[b"application/json; charset=utf-16", b"application/json;charset=\xff", b"text/html"],
-            *[b"application/json;" * 1000, b"multipart/form-data; boundary=" + b"x" * 9000, b";"],
-            *[b"multipart/form-data", b"application/x-www-form-urlencoded", b"", b"application/"],
-            *[b'application/json; charset="utf-8', b"application/json; charset=utf-8; charset=x"],
+            *[b"application/json"] * 8, b"application/json; charset=utf-16",
+            b"application/json;charset=\xff", b"text/html", b"application/json;" * 1000,
+            b"multipart/form-data; boundary=" + b"x" * 9000, b";", b"multipart/form-data",
+            b"application/x-www-form-urlencoded", b"", b"application/",
+            b'application/json; charset="utf-8', b"application/json; charset=utf-8; charset=x",
         ]
     ),
     st.binary(max_size=30),
-)
+)  # fmt: skip
 
 _SEGMENTS = st.one_of(
     st.sampled_from(
         [
-            *[b"v1", b"sessions", b"SESSION", b"events", b"io", b"capabilities", b"probe", b"apps"],
-            *[b"internal", b"bundles", b"..", b".", b"", b"%00", b"%2f", b"%2e%2e", b"%ff", b"%"],
-            *[b"%zz", b"a;b=c", b"%c3%a9", b"%f0%9f%99%82", b"%0d%0a", b"*", b"admin", b"static"],
-            *[b"health", b"livez", b"readyz", b"openapi.json", b"docs", b"workspace", b"%25%30%30"],
-            *[b"x" * 300, b"a" * 12, b"%ed%a0%80", b"favicon.ico", b"\x7f", b"\xb0", b"|", b'"'],
+            b"v1", b"sessions", b"SESSION", b"events", b"io", b"capabilities", b"probe", b"apps",
+            b"internal", b"bundles", b"..", b".", b"", b"%00", b"%2f", b"%2e%2e", b"%ff", b"%",
+            b"%zz", b"a;b=c", b"%c3%a9", b"%f0%9f%99%82", b"%0d%0a", b"*", b"admin", b"static",
+            b"health", b"livez", b"readyz", b"openapi.json", b"docs", b"workspace", b"%25%30%30",
+            b"x" * 300, b"a" * 12, b"%ed%a0%80", b"favicon.ico", b"\x7f", b"\xb0", b"|", b'"',
         ]
     ),
     st.binary(max_size=12),
-)
+)  # fmt: skip
 _QUERIES = st.one_of(
     st.sampled_from(
         [
-            *[b"", b"?lastEventId=9", b"?lastEventId=" + b"9" * 15_000, b"?lastEventId=%ff&&=&="],
-            *[b"?lastEventId=-1", b"?lastEventId=1e5", b"?lastEventId=%D9%A3", b"?" + b"a&" * 7000],
-            *[
-                b"?" + b"a=b&" * 25_000,
-                b"?app=app&app=app",
-                b"?%",
-                b"?a=%zz",
-                b"?lastSeq=\xff",
-                b"?",
-            ],
-            *[b"?token=" + b"0" * 48, b"?path=../../etc/passwd", b"?[]=1&[a][b]=2", b"?#", b"??"],
+            b"", b"?lastEventId=9", b"?lastEventId=" + b"9" * 15_000, b"?lastEventId=%ff&&=&=",
+            b"?lastEventId=-1", b"?lastEventId=1e5", b"?lastEventId=%D9%A3", b"?" + b"a&" * 7000,
+            b"?" + b"a=b&" * 25_000, b"?app=app&app=app", b"?%", b"?a=%zz", b"?lastSeq=\xff", b"?",
+            b"?token=" + b"0" * 48, b"?path=../../etc/passwd", b"?[]=1&[a][b]=2", b"?#", b"??",
         ]
     ),
     st.binary(max_size=20).map(lambda query: b"?" + query),
-)
+)  # fmt: skip
 _METHODS = st.one_of(
     st.sampled_from(
         [
-            *[b"GET"] * 4,
-            *[b"POST", b"PUT", b"DELETE", b"OPTIONS", b"HEAD", b"PATCH", b"TRACE", b"CONNECT"],
-            *[b"get", b"PRI", b"X" * 1000, b"G\x00T", b"", b"G T", b"\xff", b"__class__", b"LINK"],
+            *[b"GET"] * 4, b"POST", b"PUT", b"DELETE", b"OPTIONS", b"HEAD", b"PATCH", b"TRACE",
+            b"CONNECT", b"get", b"PRI", b"X" * 1000, b"G\x00T", b"", b"G T", b"\xff", b"__class__",
+            b"LINK",
         ]
     ),
     st.binary(max_size=5),
-)
+)  # fmt: skip
 _VERSIONS = st.sampled_from(
     [b"HTTP/1.1"] * 12
     + [b"HTTP/1.0", b"HTTP/2.0", b"HTTP/0.9", b"http/1.1", b"", b"HTTP/1.1 x", b"HTTP/" + b"9" * 99]
@@ -257,56 +202,24 @@ _VERSIONS = st.sampled_from(
 _HEADERS = st.one_of(
     st.sampled_from(
         [
-            *[b"last-event-id: 9", b"last-event-id: " + b"9" * 16_000, b"last-event-id: \xd9\xa3"],
-            *[
-                b"origin: null",
-                b"origin: \xff",
-                b"origin: http://[",
-                b"host: [",
-                b"host: a b",
-                b"host:",
-            ],
-            *[
-                b"cookie: " + b"a=b; " * 3000,
-                b"cookie: sessionid=\xff",
-                b"a: b\r\n folded",
-                b" folded",
-            ],
-            *[
-                b"x-telo-accepted-terms: \xc3\xa9",
-                b"x-forwarded-host: \x00",
-                b"x_y: 1",
-                b"no colon",
-            ],
-            *[
-                b"content-length: 0",
-                b"content-length: 00",
-                b"content-length: +1",
-                b"content-length: 1 1",
-            ],
-            *[
-                b"transfer-encoding: chunked",
-                b"transfer-encoding: gzip",
-                b"transfer-encoding : chunked",
-            ],
-            *[b"upgrade: h2c", b"upgrade: websocket", b"connection: upgrade", b"te: trailers"],
-            *[b"expect: 100-continue", b"expect: 200-ok", b"range: bytes=0-", b"accept: \x80"],
-            *[b"authorization: Basic \xff", b"daphne-root-path: /x", b"daphne-root-path: \xff"],
-            *[
-                b"if-modified-since: x",
-                b"accept-language: " + b"a-" * 5000,
-                b"x-http-method-override: X",
-            ],
-            *[
-                b"access-control-request-method: \xff",
-                b"accept-encoding: gzip;q=x",
-                b"x" * 9000 + b": 1",
-            ],
+            b"last-event-id: 9", b"last-event-id: " + b"9" * 16_000, b"last-event-id: \xd9\xa3",
+            b"origin: null", b"origin: \xff", b"origin: http://[", b"host: [", b"host: a b",
+            b"host:", b"cookie: " + b"a=b; " * 3000, b"cookie: sessionid=\xff", b"a: b\r\n folded",
+            b" folded", b"x-telo-accepted-terms: \xc3\xa9", b"x-forwarded-host: \x00", b"x_y: 1",
+            b"no colon", b"content-length: 0", b"content-length: 00", b"content-length: +1",
+            b"content-length: 1 1", b"transfer-encoding: chunked", b"transfer-encoding: gzip",
+            b"transfer-encoding : chunked", b"upgrade: h2c", b"upgrade: websocket",
+            b"connection: upgrade", b"te: trailers", b"expect: 100-continue", b"expect: 200-ok",
+            b"range: bytes=0-", b"accept: \x80", b"authorization: Basic \xff",
+            b"daphne-root-path: /x", b"daphne-root-path: \xff", b"if-modified-since: x",
+            b"accept-language: " + b"a-" * 5000, b"x-http-method-override: X",
+            b"access-control-request-method: \xff", b"accept-encoding: gzip;q=x",
+            b"x" * 9000 + b": 1",
         ]
     ),
     st.tuples(st.binary(max_size=8), st.binary(max_size=20)).map(b": ".join),
     st.integers(1, 200).map(lambda count: b"\r\n".join([b"a: b"] * count)),
-)
+)  # fmt: skip
 
 
 @st.composite
@@ -328,52 +241,27 @@ def heads(draw: st.DrawFn, session_id: str) -> bytes:
 
 _CHUNKS = st.sampled_from(
     [
-        *[
-            b"5\r\nhello\r\n0\r\n\r\n",
-            b"0\r\n\r\n",
-            b"5;a=b\r\nhello\r\n0\r\n\r\n",
-            b"0x5\r\nhello\r\n",
-        ],
-        *[
-            b"+5\r\nhello\r\n",
-            b"-1\r\n",
-            b"5 \r\nhello\r\n",
-            b"5\nhello\n0\n\n",
-            b"FFFFFFFFFFFFFFFFF\r\n",
-        ],
-        *[b"5\r\nhelloXX0\r\n\r\n", b"\r\n", b"5;" + b"x" * 5000 + b"\r\n", b"0\r\na: b\r\n\r\n"],
-        *[
-            b"0\r\n" + b"a: b\r\n" * 20_000 + b"\r\n",
-            b"5;\x00\r\nhello\r\n0\r\n\r\n",
-            b"g\r\n",
-            b"5\r",
-        ],
-        *[b"00000000000005\r\nhello\r\n0\r\n\r\n", b"1\r\nx\r\n" * 300 + b"0\r\n\r\n", b"5\r\nhe"],
+        b"5\r\nhello\r\n0\r\n\r\n", b"0\r\n\r\n", b"5;a=b\r\nhello\r\n0\r\n\r\n",
+        b"0x5\r\nhello\r\n", b"+5\r\nhello\r\n", b"-1\r\n", b"5 \r\nhello\r\n", b"5\nhello\n0\n\n",
+        b"FFFFFFFFFFFFFFFFF\r\n", b"5\r\nhelloXX0\r\n\r\n", b"\r\n", b"5;" + b"x" * 5000 + b"\r\n",
+        b"0\r\na: b\r\n\r\n", b"0\r\n" + b"a: b\r\n" * 20_000 + b"\r\n",
+        b"5;\x00\r\nhello\r\n0\r\n\r\n", b"g\r\n", b"5\r", b"00000000000005\r\nhello\r\n0\r\n\r\n",
+        b"1\r\nx\r\n" * 300 + b"0\r\n\r\n", b"5\r\nhe",
     ]
-)
+)  # fmt: skip
 _LENGTHS = st.sampled_from(
     [
-        *[b"content-length: 5", b"content-length: 5\r\ncontent-length: 5", b"content-length: abc"],
-        *[
-            b"content-length: 5\r\ncontent-length: 6",
-            b"content-length: 5, 5",
-            b"content-length: -1",
-        ],
-        *[b"content-length: 18446744073709551616", b"content-length: 5\r\n 0", b"content-length:"],
-        *[b"transfer-encoding: chunked", b"transfer-encoding: chunked\r\ncontent-length: 5"],
-        *[b"content-length: 5\r\ntransfer-encoding: chunked", b"transfer-encoding: xchunked"],
-        *[b"transfer-encoding: chunked, identity", b"transfer-encoding: identity, chunked"],
-        *[
-            b"transfer-encoding: chunked\r\ntransfer-encoding: chunked",
-            b"transfer-encoding:\tchunked",
-        ],
-        *[
-            b"transfer-encoding: CHUNKED",
-            b"transfer-encoding:\x0bchunked",
-            b"content-length: \xd9\xa3",
-        ],
+        b"content-length: 5", b"content-length: 5\r\ncontent-length: 5", b"content-length: abc",
+        b"content-length: 5\r\ncontent-length: 6", b"content-length: 5, 5", b"content-length: -1",
+        b"content-length: 18446744073709551616", b"content-length: 5\r\n 0", b"content-length:",
+        b"transfer-encoding: chunked", b"transfer-encoding: chunked\r\ncontent-length: 5",
+        b"content-length: 5\r\ntransfer-encoding: chunked", b"transfer-encoding: xchunked",
+        b"transfer-encoding: chunked, identity", b"transfer-encoding: identity, chunked",
+        b"transfer-encoding: chunked\r\ntransfer-encoding: chunked",
+        b"transfer-encoding:\tchunked", b"transfer-encoding: CHUNKED",
+        b"transfer-encoding:\x0bchunked", b"content-length: \xd9\xa3",
     ]
-)
+)  # fmt: skip
 SMUGGLED = b"GET /v1/smuggled HTTP/1.1\r\nhost: runner\r\nconnection: close\r\n\r\n"
 
 

@@ -1,6 +1,7 @@
 """Clients that come and go by the thousand leave nothing, and those that stay hold no database."""
 
 import gc
+import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -12,9 +13,10 @@ from django.db import connection
 
 from sessions import store
 from tests.api import frames
-from tests.api.hostile import UNTOUCHED, World, open_world, request, rss_bytes
+from tests.api.hostile import UNTOUCHED, World, open_world, request
 from tests.api.reactor import running_reactor
 from tests.builders import make_settings
+from tests.held import resident_bytes
 
 __all__ = ["running_reactor"]
 
@@ -89,10 +91,10 @@ def test_connections_that_come_and_go_cost_nothing(
     cycle(WARM_UP_CYCLES)
     world.settle(at_most=before)
     gc.collect()
-    memory = rss_bytes()
+    memory = resident_bytes(os.getpid())
     cycle(times(1000, 30))
     world.settle(at_most=before)
-    assert rss_bytes() < memory * (1 + GROWTH)
+    assert resident_bytes(os.getpid()) < memory * (1 + GROWTH)
     assert world.runtime.bus.attendance(world.session_id) == 0
 
 
@@ -141,8 +143,8 @@ def test_frames_without_an_end_close_1009_and_the_session_goes_on(world: World) 
 
     # The first ones make the buffers that the others find made.
     send_both()
-    memory = rss_bytes()
+    memory = resident_bytes(os.getpid())
     send_both()
-    assert rss_bytes() - memory < GROWTH_BYTES
+    assert resident_bytes(os.getpid()) - memory < GROWTH_BYTES
     shown = world.upgrade(path)
     assert any(one.payload.endswith(UNTOUCHED) for one in shown)

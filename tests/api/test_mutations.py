@@ -17,9 +17,10 @@ from hypothesis import settings as chosen
 from hypothesis import strategies as st
 
 from tests.api import frames, mutants
-from tests.api.hostile import UNTOUCHED, World, check, open_world, request, rss_bytes
+from tests.api.hostile import UNTOUCHED, World, check, open_world, request
 from tests.api.reactor import running_reactor
 from tests.builders import make_settings
+from tests.held import resident_bytes
 
 __all__ = ["running_reactor"]
 
@@ -85,10 +86,10 @@ def explore(
         rules(given(strategy)(test))()
 
     draw(WARM_UP_EXAMPLES)
-    before, memory = world.count(), rss_bytes()
+    before, memory = world.count(), resident_bytes(os.getpid())
     draw(int(asked or examples) - WARM_UP_EXAMPLES)
     world.settle(at_most=before)
-    assert rss_bytes() - memory < GROWTH_BYTES
+    assert resident_bytes(os.getpid()) - memory < GROWTH_BYTES
     url = f"http://127.0.0.1:{world.server.port}/v1/sessions/{world.session_id}"
     after = httpx.get(url, trust_env=False)
     assert after.json()["status"]["kind"] == "running"

@@ -22,9 +22,9 @@ REFUSED_SECONDS = 0.1
 FIELDS = ("cpu", "memory", "ephemeralStorage")
 VARIABLES = ("RUNNER_MAX_CPU", "RUNNER_MAX_MEMORY", "RUNNER_MAX_EPHEMERAL_STORAGE")
 NO_TEXTS = [
-    *["1e1000", "-1e1000", "1e-1000", "1e999999", "1", "0", "-1", "0.5", "9" * 400, "9" * 100_000],
-    *["true", "false", "null", "[]", '["1Gi"]', "{}", "18446744073709551616"],
-]
+    "1e1000", "-1e1000", "1e-1000", "1e999999", "1", "0", "-1", "0.5", "9" * 400, "9" * 100_000,
+    "true", "false", "null", "[]", '["1Gi"]', "{}", "18446744073709551616",
+]  # fmt: skip
 VALUES = [*(encode(text) for text in QUANTITIES), *NO_TEXTS]
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import statistics
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -71,13 +72,18 @@ async def test_creates_that_hang_hold_nobody_up(
                     group.create_task(next_heartbeat(url, answer.json()["sessionId"]))
                     for answer in made[: times(SESSIONS, 0)]
                 ]
+                delays: list[float] = []
                 while True:
                     began_at = time.monotonic()
                     assert (await http.get("/v1/health")).status_code == 200
                     assert (await http.post("/v1/sessions", json={})).status_code == 400
-                    assert time.monotonic() - began_at < 2 * ANSWER_SECONDS
+                    delays.append(time.monotonic() - began_at)
                     if all(beat.done() for beat in beats):
                         break
                     await asyncio.sleep(0.2)
+            # The usual delay: a busy machine makes somebody wait now and then.
+            assert statistics.median(delays) < 2 * ANSWER_SECONDS, delays
+            # One call that blocks would hold somebody up for as long as the cluster hangs.
+            assert max(delays) < 5 * ANSWER_SECONDS, delays
             for beat in beats:
                 assert beat.result() == pytest.approx(HEARTBEAT_SECONDS, abs=1.5)

@@ -80,7 +80,8 @@ async def test_an_adopted_container_shows_no_mark_whether_it_had_started_or_not(
             terminal.container.write(b"live\r\n")
             await exit_with(terminal, task)
         assert terminal.recorder.text == (b"before\r\n" if has_started else b"") + b"live\r\n"
-        assert terminal.recorder.gaps == 0
+        # A line that nobody had ended may be missing between the log and the attach.
+        assert terminal.recorder.gaps == int(has_started)
 
 
 async def test_what_is_typed_early_waits_for_the_mark_and_so_is_echoed_behind_it() -> None:
