@@ -41,7 +41,7 @@ class Reader(Protocol):
     """One reader's place in one ring."""
 
     async def next(self) -> Batch:
-        """Wait for something newer than the last batch: about 16 KiB, or one larger item.
+        """Wait for something newer than the last batch: about 64 KiB, or one larger item.
 
         Returns an empty batch with `is_end` once the ring has ended. After that it must not be
         called again. Cancelling it loses nothing.

@@ -14,8 +14,9 @@ from sessions.log import MAX_CHUNK_BYTES, Batch, Reader, Starts, Writer
 from sessions.log.ring import Place, Ring, split_output
 from telorunner.errors import StaleFence
 
-# A reader that stalls keeps its batch alive, also once the ring has let go of it.
-MAX_BATCH_BYTES = 16_384
+# A reader that stalls keeps its batch alive, also once the ring has let go of it; those that stand
+# at the same place share one. Smaller ones cost readers of a burst half their speed.
+MAX_BATCH_BYTES = 65_536
 
 # A burst is gathered no further than this. What is read at once is sent at once: the bytes also
 # keep a lone reader of a flood close behind it.
