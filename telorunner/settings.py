@@ -115,12 +115,8 @@ SILENCED_SYSTEM_CHECKS = [
     "security.W001",
     "security.W002",
     "security.W003",
-    # HSTS and the redirect to https are the business of whatever ends TLS.
-    "security.W004",
-    "security.W008",
     # Secure cookies: see above.
-    "security.W012",
-    "security.W016",
+    "security.W010",
 ]
 
 LOGGING = {
