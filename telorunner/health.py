@@ -6,9 +6,6 @@ cluster, or an engine that may decide.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
-from functools import wraps
-from typing import Any
 
 import orjson
 from django.http import HttpRequest, HttpResponse
@@ -33,19 +30,6 @@ _ALIVE: dict[str, dict[str, object]] = {
     "/livez": {"ok": True},
 }
 
-View = Callable[[HttpRequest], Coroutine[Any, Any, HttpResponse]]
-
-
-def _get_only(view: View) -> View:
-    @csrf_exempt
-    @wraps(view)
-    async def get_only(request: HttpRequest) -> HttpResponse:
-        if request.method not in _METHODS:
-            return json_answer(MethodNotAllowed(), headers={"Allow": "GET, HEAD"})
-        return await view(request)
-
-    return get_only
-
 
 async def send_alive(scope: Scope, receive: Receive, send: Send) -> None:
     """Answer that the process lives, whatever its cluster and database do.
@@ -62,9 +46,11 @@ async def send_alive(scope: Scope, receive: Receive, send: Send) -> None:
     await response(scope, receive, send)
 
 
-@_get_only
-async def readyz(_request: HttpRequest) -> HttpResponse:
+@csrf_exempt
+async def readyz(request: HttpRequest) -> HttpResponse:
     """Answer whether the process can serve, and if not, for want of what."""
+    if request.method not in _METHODS:
+        return json_answer(MethodNotAllowed(), headers={"Allow": "GET, HEAD"})
     try:
         running = runtime.current()
     except Stopping:

@@ -1,5 +1,6 @@
 """Request bodies, specs and rows with sensible values; each part can be overridden by keyword."""
 
+import asyncio
 import base64
 from collections.abc import Mapping
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 from django.utils import timezone
 
 from sessions import bundles
+from sessions.bus.memory import MemoryBus
+from sessions.log.memory import MemoryLog
+from sessions.runtime import Runtime
 from sessions.spec import App, Limits, SessionSpec
 from sessions.states import Mode, PullPolicy, StatusKind
 from sessions.store import NewSession, OwnedSession
@@ -22,6 +26,18 @@ def make_settings(**overrides: Any) -> Settings:
     """Return settings that do not depend on the environment, by field name."""
     defaults = {name: field.default for name, field in Settings.model_fields.items()}
     return Settings.model_construct(**{**defaults, "image": IMAGE, **overrides})
+
+
+def make_runtime(config: Settings, *, cluster: Any = None, pods: Any = None) -> Runtime:
+    """Return a runtime on the running loop; what is None must not be asked for anything."""
+    return Runtime(
+        config=config,
+        log=MemoryLog(config.replay_buffer_bytes),
+        bus=MemoryBus(),
+        cluster=cluster,
+        pods=pods,
+        loop=asyncio.get_running_loop(),
+    )
 
 
 def make_bundle(

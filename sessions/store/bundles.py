@@ -47,7 +47,7 @@ async def load_bundle(session_id: str) -> bytes:
     Raises:
         NotFound: It has been dropped.
     """
-    archive = await aread(_archive, session_id)
+    archive = await aread(_column, session_id, "archive")
     if not archive:
         raise NotFound("The session's bundle is gone.")
     return archive
@@ -60,7 +60,7 @@ async def load_token(session_id: str) -> str:
         NotFound: The bundle was fetched or dropped.
         secretbox.CannotOpen: It was sealed with a key that is gone.
     """
-    sealed = await aread(_token_sealed, session_id)
+    sealed = await aread(_column, session_id, "token_sealed")
     if not sealed:
         raise NotFound(GONE)
     return open_token(sealed)
@@ -84,7 +84,7 @@ async def redeem(session_id: str, token: str) -> bytes:
         if not offer.is_claimed:
             break
         await backoff.wait()
-    archive = await aread(_archive, session_id)
+    archive = await aread(_column, session_id, "archive")
     if not archive:
         raise NotFound
     return archive
@@ -132,15 +132,10 @@ def _opened(offer: _Offer | None) -> str:
         return nothing
 
 
-def _token_sealed(session_id: str) -> bytes | None:
-    rows = Bundle.objects.filter(session=session_id)
-    found = rows.values_list("token_sealed", flat=True).first()
-    return None if found is None else bytes(found)
-
-
-def _archive(session_id: str) -> bytes | None:
-    found = Bundle.objects.filter(session=session_id).values_list("archive", flat=True).first()
-    return None if found is None else bytes(found)
+def _column(session_id: str, name: str) -> bytes:
+    """Return a column of bytes; empty where it was emptied or there is no row."""
+    found = Bundle.objects.filter(session=session_id).values_list(name, flat=True).first()
+    return bytes(found or b"")
 
 
 async def claim_fetch(session_id: str, claim: str) -> bool:

@@ -106,7 +106,7 @@ class Network:
 
     async def _tell_port(self, port: int, state: Reachability) -> None:
         self._states[port] = state
-        await self._publish(events.reachability(self._app, port, state))
+        await self._session.publish(events.reachability(self._app, port, state))
 
     async def _tell_frame(self, frame: Frame) -> None:
         encoded = sse.encode(events.debug(self._app, frame))
@@ -120,13 +120,10 @@ class Network:
         self._debug_bytes = next_bytes
         await self._session.tell_again()
         for port, state in self._states.items():
-            await self._publish(events.reachability(self._app, port, state))
+            await self._session.publish(events.reachability(self._app, port, state))
 
     async def _tell_loss(self) -> None:
         await self._session.say(LOSS, Phase.BOOT)
-
-    async def _publish(self, event: dict[str, Any]) -> None:
-        await self._session.writer.publish_event(sse.encode(event))
 
 
 @asynccontextmanager

@@ -81,7 +81,7 @@ class Session:
         if self.row.progress is not None and self.status is StatusKind.STARTING:
             phase, message = self.row.progress
             self._said.add(message)
-            await self._publish(events.progress(phase, message))
+            await self.publish(events.progress(phase, message))
 
     async def tell_again(self) -> None:
         """Tell the status once more, so that much that follows it cannot push it out of the log."""
@@ -92,7 +92,7 @@ class Session:
         if message in self._said:
             return
         self._said.add(message)
-        await self._publish(events.progress(phase, message))
+        await self.publish(events.progress(phase, message))
         self.ledger.note_progress(phase, message)
 
     async def advance(self, status: Status) -> None:
@@ -133,7 +133,7 @@ class Session:
 
     async def _tell(self, status: Status) -> None:
         self._told = status
-        await self._publish(events.status(status.to_json()))
+        await self.publish(events.status(status.to_json()))
         if status.kind is StatusKind.RUNNING:
             self.has_run.set()
 
@@ -172,7 +172,8 @@ class Session:
                 return ended.status
         return None
 
-    async def _publish(self, event: dict[str, Any]) -> None:
+    async def publish(self, event: dict[str, Any]) -> None:
+        """Append an event to the session's log."""
         await self.writer.publish_event(sse.encode(event))
 
 

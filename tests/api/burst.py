@@ -10,17 +10,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, cast
 
 from sessions import events, runtime, sse
-from sessions.bus.memory import MemoryBus
-from sessions.log.memory import MemoryLog
 from sessions.runtime import Runtime
 from sessions.spec import STARTING, exited
 from sessions.states import Phase
-from telorunner.conf import Settings
 from telorunner.server import Address, Limits, open_server
-from tests.builders import make_settings
+from tests.builders import make_runtime, make_settings
 from tests.owners import Owner, admit, own
 from tests.readers import (
     READ_AHEAD_BYTES,
@@ -140,25 +136,13 @@ class Burst:
         )
 
 
-def _runtime(config: Settings) -> Runtime:
-    nothing = cast(Any, None)
-    return Runtime(
-        config=config,
-        log=MemoryLog(config.replay_buffer_bytes),
-        bus=MemoryBus(),
-        cluster=nothing,
-        pods=nothing,
-        loop=asyncio.get_running_loop(),
-    )
-
-
 @asynccontextmanager
 async def serving(ring_bytes: int) -> AsyncIterator[tuple[Runtime, int]]:
     """Serve the whole application on this loop, the reactor's; yield the runtime and the port."""
     from telorunner.asgi import build_application
 
     config = make_settings(replay_buffer_bytes=ring_bytes)
-    with runtime.installed(_runtime(config)) as running:
+    with runtime.installed(make_runtime(config)) as running:
         limits = Limits(body_bytes=config.max_bundle_bytes)
         application = build_application(config)
         async with open_server(application, Address("127.0.0.1", 0), limits) as server:

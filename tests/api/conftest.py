@@ -1,20 +1,17 @@
 """A runtime on memory log and bus, without a cluster, and a client of the whole application."""
 
-import asyncio
 from collections.abc import AsyncIterator
-from typing import Any, cast
+from typing import Any
 
 import httpx
 import pytest
 from starlette.types import ASGIApp
 
 from sessions import runtime
-from sessions.bus.memory import MemoryBus
-from sessions.log.memory import MemoryLog
 from sessions.runtime import Runtime
 from telorunner.conf import Settings
 from tests import description
-from tests.builders import make_settings
+from tests.builders import make_runtime, make_settings
 
 
 @pytest.fixture
@@ -27,15 +24,7 @@ def config() -> Settings:
 async def running(config: Settings, settings: Any) -> AsyncIterator[Runtime]:
     """The runtime of a process whose cluster nobody may ask for anything."""
     settings.RUNNER = config
-    nothing = cast(Any, None)
-    current = Runtime(
-        config=config,
-        log=MemoryLog(config.replay_buffer_bytes),
-        bus=MemoryBus(),
-        cluster=nothing,
-        pods=nothing,
-        loop=asyncio.get_running_loop(),
-    )
+    current = make_runtime(config)
     with runtime.installed(current):
         yield current
 

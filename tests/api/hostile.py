@@ -17,13 +17,12 @@ from typing import Any, TypeVar
 import orjson
 
 from sessions import runtime
-from sessions.bus.memory import MemoryBus
-from sessions.log.memory import MemoryLog
 from sessions.runtime import Runtime
 from telorunner import aio
 from telorunner.conf import Settings
 from telorunner.server import Address, Limits, Server, open_server, server_loop
 from tests.api import frames
+from tests.builders import make_runtime
 from tests.description import check_exchange
 from tests.fakes import NAMESPACE, open_fake_cluster
 from tests.owners import Owner, admit, own
@@ -166,15 +165,7 @@ def open_world(config: Settings, folder: Path, **limits: Any) -> Iterator[World]
     async def begin() -> World:
         api, cluster = await stack.enter_async_context(open_fake_cluster(folder))
         api.put(NAMESPACE, "namespaces")
-        nothing: Any = None
-        current = Runtime(
-            config=config,
-            log=MemoryLog(config.replay_buffer_bytes),
-            bus=MemoryBus(),
-            cluster=cluster,
-            pods=nothing,
-            loop=server_loop,
-        )
+        current = make_runtime(config, cluster=cluster)
         stack.enter_context(runtime.installed(current))
         all_limits = {"body_bytes": config.max_bundle_bytes, **SOON, **limits}
         server = await stack.enter_async_context(

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from sessions.bus.memory import MemoryBus
 from sessions.log import Starts
 from sessions.log.memory import MemoryLog
 from sessions.pods.run import INSPECT_PORT
-from sessions.runtime import Runtime
 from sessions.spec import App, Port
 from sessions.states import Protocol, StatusKind
 from sessions.supervisor.network import LOSS, Network, open_network
@@ -23,7 +21,7 @@ from sessions.supervisor.ownership import Lease, Owner
 from sessions.supervisor.session import Session, open_session
 from telorunner.errors import StaleFence
 from telorunner.kube.informer import Subscription
-from tests.builders import make_owned_session, make_spec
+from tests.builders import make_owned_session, make_runtime, make_spec
 from tests.debug_servers import event, open_debug_server
 from tests.engine.world import decode, make_settings
 from tests.unit.pods import pod, running
@@ -73,23 +71,14 @@ async def networking(
     def subscribe(name: str) -> AbstractContextManager[Subscription]:
         return nullcontext(subscription)
 
-    config = make_settings(tmp_path)
-    log = MemoryLog(config.replay_buffer_bytes)
-    runtime = Runtime(
-        config=config,
-        log=log,
-        bus=MemoryBus(),
-        cluster=None,  # type: ignore[arg-type] # nothing here may ask the cluster
-        pods=SimpleNamespace(subscribe=subscribe),  # type: ignore[arg-type] # all that is asked
-        loop=asyncio.get_running_loop(),
-    )
+    runtime = make_runtime(make_settings(tmp_path), pods=SimpleNamespace(subscribe=subscribe))
     app = App("app", "telo.yaml", ports=ports)
     spec = make_spec(session_id=SESSION_ID, apps=(app,), is_inspected=is_inspected)
     owned = make_owned_session(spec=spec, status=status)
     session = await open_session(Owner(runtime, "engine", Lease(15)), owned)
     await session.announce()
     async with open_network(session) as network:
-        yield Bench(session, subscription, network, log)
+        yield Bench(session, subscription, network, runtime.log)
 
 
 def kinds(events: list[dict[str, Any]]) -> list[str]:

@@ -10,9 +10,6 @@ from typing import Any
 
 import pytest
 
-from sessions.bus.memory import MemoryBus
-from sessions.log.memory import MemoryLog
-from sessions.runtime import Runtime
 from sessions.spec import STOPPED, Status, exited, failed
 from sessions.states import StatusKind
 from sessions.supervisor.ownership import Lease, Owner
@@ -20,7 +17,7 @@ from sessions.supervisor.running import Watch
 from sessions.supervisor.session import Session, open_session
 from telorunner import aio
 from telorunner.kube.informer import Subscription
-from tests.builders import LIMITS, make_owned_session, make_spec
+from tests.builders import LIMITS, make_owned_session, make_runtime, make_spec
 from tests.engine.world import decode, make_settings
 from tests.unit.pods import condition, pod, running, terminated, waiting
 
@@ -58,14 +55,7 @@ async def watching(
     tmp_path: Path, status: StatusKind = StatusKind.STARTING, start_seconds: float = 180.0
 ) -> AsyncIterator[Bench]:
     pods = SimpleNamespace(is_fresh=True)
-    runtime = Runtime(
-        config=make_settings(tmp_path),
-        log=MemoryLog(1_000_000),
-        bus=MemoryBus(),
-        cluster=None,  # type: ignore[arg-type] # nothing here may ask the cluster
-        pods=pods,  # type: ignore[arg-type] # all that is asked of the informer
-        loop=asyncio.get_running_loop(),
-    )
+    runtime = make_runtime(make_settings(tmp_path, RUNNER_REPLAY_BUFFER_BYTES="1000000"), pods=pods)
     spec = make_spec(session_id=SESSION_ID, limits=replace(LIMITS, ttl_seconds=TTL_SECONDS))
     owned = make_owned_session(spec=spec, status=status)
     session = await open_session(Owner(runtime, "engine", Lease(15)), owned)
