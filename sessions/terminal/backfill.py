@@ -66,9 +66,12 @@ def join(
         is_only = True
     else:
         is_only = plain_log.find(plain_seen) == find_last(plain_log, plain_seen)
-    if at == len(plain_log) and _begins_inside(rest, plain_log, plain_seen):
-        return Front(b"", is_sure=not rest.is_sure)
     common = min(len(plain_log) - at, len(plain_seen))
+    # What agrees over few bytes, or less than the log must have of it, may do so by chance.
+    is_short = common < min(SURE_BYTES, whole_lines(plain_seen))
+    may_be_chance = not rest.is_sure or common < least or is_short or not common
+    if may_be_chance and common < len(plain_log) and _begins_inside(rest, plain_log, plain_seen):
+        return Front(b"", is_sure=not rest.is_sure)
     # Where nothing of both agrees, nothing else could be meant.
     is_only = is_only and (not common or next_overlap(plain_log, plain_seen, common) < least)
     front = log[: raw_index(log, at, with_cr=not seen.startswith(b"\r"))]
@@ -140,7 +143,7 @@ def _missing_by_content(log: bytes, plain: bytes, tail: bytes) -> Front:
         end = overlap(plain, tail)
         is_only = next_overlap(plain, tail, end) < SURE_BYTES
     if b"\n" not in tail[end:] and (end or not plain):
-        return Front(b"", is_sure=is_only)
+        return Front(b"", is_sure=is_only and (end == len(plain) or end >= SURE_BYTES))
     if end >= SURE_BYTES:
         # The log is a little behind.
         return Front(b"", is_sure=is_only)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from sessions.pods.script import START_MARK
@@ -157,6 +157,11 @@ def test_lines_that_repeat_are_exact_where_the_container_is_quiet_for_a_moment(
     limit_bytes=st.integers(100, 2000),
     rotated_at=st.integers(0, 2000),
 )
+# A few bytes that agree by chance (a line end) against a whole log that agrees elsewhere.
+@example(["tick", "", "tick", "tick"], [41, 42, 42, 56, 56], 100, 209)
+@example(["tick", "", "tick", "tick"], [41, 42, 42, 42, 42], 100, 209)
+@example(["tick", "tick", "tick"], [13, 15, 43, 43, 43], 100, 0)
+@example(["tick", "tick"], [13, 15, 29, 29, 29], 100, 71)
 def test_what_no_log_tells_any_more_is_a_gap_and_nothing_is_told_twice(
     lines: list[str], moments: list[int], limit_bytes: int, rotated_at: int
 ) -> None:
