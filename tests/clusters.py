@@ -3,17 +3,15 @@
 import os
 import re
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
-
 from telorunner.conf import ClusterKind
 from telorunner.kube.client import ClusterSettings, open_cluster
 from telorunner.kube.objects import MANAGED_BY_LABEL, list_objects
+from tests.realcluster import session_namespace
 from tests.serving import KERNEL_DIR, MANAGE, Process
 
 LOCAL_IMAGE = "telorun/node:latest-slim"
@@ -22,7 +20,10 @@ MANAGED_BY = "telo-k8s-runner"
 
 @dataclass(frozen=True)
 class ClusterUnderTest:
-    """Where the platform's pods run: its data folder, environment, image and kubeconfig."""
+    """Where the platform's pods run: its data folder, environment and image.
+
+    `kubeconfig` is an administrator's, to look at what is there.
+    """
 
     kind: str
     data_dir: Path
@@ -76,24 +77,15 @@ def local_cluster(data_dir: Path, script: Path = MANAGE) -> Iterator[ClusterUnde
 
 @contextmanager
 def real_cluster(data_dir: Path, namespace: str) -> Iterator[ClusterUnderTest]:
-    """Make a namespace with *restricted* Pod Security in the cluster that KUBECONFIG names."""
+    """Prepare a namespace in the cluster that KUBECONFIG names; the runner is no administrator."""
     image = os.environ["TELORUNNER_TEST_KERNEL_IMAGE"]
-    manifest = {
-        "apiVersion": "v1",
-        "kind": "Namespace",
-        "metadata": {
-            "name": namespace,
-            "labels": {"pod-security.kubernetes.io/enforce": "restricted"},
-        },
-    }
-    environment = {
-        "RUNNER_CLUSTER": "kubeconfig",
-        "KUBECONFIG": os.environ["KUBECONFIG"],
-        "RUNNER_SESSION_NAMESPACE": namespace,
-        "RUNNER_IMAGE": image,
-    }
-    subprocess.run(["kubectl", "create", "-f", "-"], input=orjson.dumps(manifest), check=True)
-    try:
+    with session_namespace(namespace, data_dir) as prepared:
+        environment = {
+            "RUNNER_CLUSTER": "kubeconfig",
+            "KUBECONFIG": str(prepared.kubeconfig),
+            "RUNNER_SESSION_NAMESPACE": namespace,
+            "RUNNER_IMAGE": image,
+        }
         yield ClusterUnderTest(
             kind="real",
             data_dir=data_dir,
@@ -108,8 +100,6 @@ def real_cluster(data_dir: Path, namespace: str) -> Iterator[ClusterUnderTest]:
             namespace=namespace,
             fetching=_fetching(environment),
         )
-    finally:
-        subprocess.run(["kubectl", "delete", "namespace", namespace, "--wait=false"], check=True)
 
 
 def _fetching(environment: Mapping[str, str]) -> Mapping[str, str] | None:
