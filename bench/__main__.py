@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from bench import create, machine, memory, pods, report, streams, watches
+from bench import create, machine, memory, pods, report, starts, streams, watches
 from bench.figures import BrokenMeasurement, Figure
 from bench.scale import TINY, WHOLE, Scale
 
@@ -19,7 +19,9 @@ MEASUREMENTS: dict[str, Callable[[Scale], list[Figure]]] = {
     "streams": streams.measure,
     "memory": memory.measure,
     "pods": pods.measure_local,
-    "real": pods.measure_real,
+    "starts": starts.measure_local,
+    "pods-real": pods.measure_real,
+    "starts-real": starts.measure_real,
 }
 
 

@@ -1,10 +1,9 @@
-"""What a real pod's terminal and start cost beside a bare client of the same cluster.
+"""What a pod's terminal costs beside a bare client of the same cluster.
 
 The local cluster always; the one that KUBECONFIG names where there is one.
 """
 
 import json
-import os
 import secrets
 import tempfile
 import time
@@ -15,9 +14,10 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from bench.child import Child, started
-from bench.figures import NO_TARGET, Figure, Target, at_least, at_most, median_ratio, quantile
-from bench.program import ENTRY, FLOOD_KEY, READY, program
+from bench.figures import Figure, at_least, at_most, median_ratio, quantile
+from bench.program import FLOOD_KEY, READY
 from bench.scale import Scale
+from bench.starts import is_real_cluster_named, session_body, started_bare
 from tests.clusters import ClusterUnderTest, local_cluster, real_cluster
 from tests.serving import Platform
 
@@ -35,27 +35,13 @@ class Product:
         self._readers = readers
         self._session = ""
 
-    def start(self, kind: str) -> float:
-        """Return the seconds from the POST to what tells: `running`, or the first `output`."""
-        began_at = time.monotonic()
-        body = {
-            "bundle": {
-                "entryRelativePath": ENTRY,
-                "files": [{"relativePath": ENTRY, "contents": program(self._flood_bytes)}],
-            },
-            "env": {},
-            "config": {"image": self._image, "pullPolicy": "missing"},
-            "limits": {"cpu": "200m"},
-        }
+    def start(self) -> None:
+        """Start a session, and open its terminal."""
+        body = session_body(self._image, self._flood_bytes).encode()
         self._session = json.loads(self._ask("POST", "/v1/sessions", body))["sessionId"]
-        what, protocol, text = {
-            "running": ("events", "http", '"kind":"running"'),
-            "output": ("io", "ws", READY),
-        }[kind]
-        path = f"/v1/sessions/{self._session}/{what}"
-        self._readers.ask("open", group=kind, port=self._port, path=path, count=1, kind=protocol)
-        ended_at: float = self._readers.ask("read_until", group=kind, text=text)
-        return ended_at - began_at
+        path = f"/v1/sessions/{self._session}/io"
+        self._readers.ask("open", group="output", port=self._port, path=path, count=1, kind="ws")
+        self._readers.ask("read_until", group="output", text=READY)
 
     def flood(self) -> float:
         """Return the seconds that output takes to a terminal that is open."""
@@ -72,8 +58,7 @@ class Product:
 
     def stop(self) -> None:
         """Stop the session, and wait until its stream has ended."""
-        for group in ("running", "output"):
-            self._readers.ask("close", group=group)
+        self._readers.ask("close", group="output")
         path = f"/v1/sessions/{self._session}"
         self._ask("DELETE", path)
         self._readers.ask(
@@ -82,11 +67,11 @@ class Product:
         self._readers.ask("drain", group="end")
         self._readers.ask("close", group="end")
 
-    def _ask(self, method: str, path: str, body: object = None) -> bytes:
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
         request = urllib.request.Request(  # noqa: S310 - the bench's own server
             self._url + path,
             method=method,
-            data=None if body is None else json.dumps(body).encode(),
+            data=body,
             headers={"content-type": "application/json"},
         )
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -96,49 +81,36 @@ class Product:
 
 
 def measure_local(scale: Scale) -> list[Figure]:
-    """Measure the terminal and the start on the local cluster."""
+    """Measure the terminal on the local cluster."""
     with (
         tempfile.TemporaryDirectory(prefix="telorunner-bench-") as folder,
         local_cluster(Path(folder)) as cluster,
     ):
-        return _measure(cluster, scale, starts=scale.rounds, targets=(NO_TARGET, NO_TARGET))
+        return _measure(cluster, scale)
 
 
 def measure_real(scale: Scale) -> list[Figure]:
-    """Measure both on the cluster that KUBECONFIG names; nothing where it names none."""
-    if not os.environ.get("KUBECONFIG") or not os.environ.get("TELORUNNER_TEST_KERNEL_IMAGE"):
+    """Measure it on the cluster that KUBECONFIG names; nothing where it names none."""
+    if not is_real_cluster_named():
         return []
-    namespace = f"bench-{secrets.token_hex(3)}"
     with (
         tempfile.TemporaryDirectory(prefix="telorunner-bench-") as folder,
-        real_cluster(Path(folder), namespace) as cluster,
+        real_cluster(Path(folder), f"bench-{secrets.token_hex(3)}") as cluster,
     ):
-        targets = (at_most(0.75), at_most(1.3))
-        return _measure(cluster, scale, starts=scale.starts, targets=targets)
+        return _measure(cluster, scale)
 
 
-def _measure(
-    cluster: ClusterUnderTest, scale: Scale, *, starts: int, targets: tuple[Target, Target]
-) -> list[Figure]:
+def _measure(cluster: ClusterUnderTest, scale: Scale) -> list[Figure]:
     with _both(cluster, scale) as (product, bare):
-        running, phase, output, first = [], [], [], []
-        for _ in range(starts):
-            phase.append(bare.ask("phase"))
-            running.append(product.start("running"))
-            product.stop()
-            first.append(bare.ask("output"))
-            bare.ask("remove")
-            output.append(product.start("output"))
-            product.stop()
-        bare.ask("output")
-        product.start("output")
+        bare.ask("open")
+        product.start()
         mine, theirs, keys, bare_keys = [], [], [], []
         for _ in range(scale.rounds):
             theirs.append(bare.ask("flood", total_bytes=scale.pod_bytes))
             mine.append(product.flood())
             bare_keys += bare.ask("echo", count=scale.keys)
             keys += product.echo(scale.keys)
-        bare.ask("remove")
+        bare.ask("close")
         product.stop()
     where = f"{cluster.kind} cluster"
     cost = (quantile(keys, 0.5) - quantile(bare_keys, 0.5)) * 1000
@@ -158,26 +130,7 @@ def _measure(
             f"{quantile(bare_keys, 0.5) * 1000:.1f} ms",
             unit=" ms",
         ),
-        Figure(
-            f"POST to running / bare pod to phase Running, {where}",
-            quantile(running, 0.5) / quantile(phase, 0.5),
-            targets[0],
-            _seconds(running, phase),
-        ),
-        Figure(
-            f"POST to first byte / bare pod and early attach, {where}",
-            quantile(output, 0.5) / quantile(first, 0.5),
-            targets[1],
-            _seconds(output, first),
-        ),
     ]
-
-
-def _seconds(mine: list[float], bare: list[float]) -> str:
-    def both(values: list[float]) -> str:
-        return f"{quantile(values, 0.5):.2f} / {quantile(values, 0.95):.2f} s"
-
-    return f"p50 / p95 of {len(mine)}: {both(mine)} against {both(bare)}"
 
 
 @contextmanager
@@ -187,13 +140,7 @@ def _both(cluster: ClusterUnderTest, scale: Scale) -> Iterator[tuple[Product, Ch
     try:
         with (
             started("bench.readers") as readers,
-            started(
-                "bench.attacher",
-                BENCH_KUBECONFIG=str(cluster.kubeconfig),
-                BENCH_NAMESPACE=cluster.namespace,
-                BENCH_IMAGE=cluster.image,
-                BENCH_FLOOD_BYTES=str(scale.pod_bytes),
-            ) as bare,
+            started_bare(cluster, scale.pod_bytes) as bare,
         ):
             yield Product(platform.url, cluster.image, scale.pod_bytes, readers), bare
     finally:

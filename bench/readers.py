@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bench.commands import failure_line, read_commands, result_line
+from bench.wire import HEAD_END, get_request, is_whole, masked, post_request
 
 CONNECT_SECONDS = 10.0
 DRAIN_SECONDS = 120.0
@@ -20,7 +21,6 @@ KEY_SECONDS = 0.02
 BINARY = 2
 # In front of the output: the number and the stream.
 ITEM_HEAD_BYTES = 5
-_HEAD_END = b"\r\n\r\n"
 
 
 @dataclass(eq=False)
@@ -92,7 +92,7 @@ class Readers:
         self, group: str, port: int, path: str, count: int, kind: str, receive_bytes: int = 0
     ) -> None:
         """Connect, send the requests and read the answers' heads."""
-        request = _request(path, is_socket=kind == "ws")
+        request = get_request(path, is_socket=kind == "ws")
         opened = self.groups.setdefault(group, [])
         for _ in range(count):
             connection = socket.socket()
@@ -148,7 +148,7 @@ class Readers:
         """Send keystrokes on every socket of a group."""
         for reader in self.groups[group]:
             reader.socket.setblocking(True)
-            reader.socket.sendall(_masked(text.encode()))
+            reader.socket.sendall(masked(text.encode()))
 
     def read_until(self, group: str, text: str) -> float:
         """Read the first connection of a group until it has brought a text; return when it had."""
@@ -186,7 +186,7 @@ class Readers:
         lasted = []
         for _ in range(count):
             typed_at = time.monotonic()
-            connection.sendall(_masked(b"k"))
+            connection.sendall(masked(b"k"))
             while not connection.recv(READ_BYTES).endswith(b"k"):
                 pass
             lasted.append(time.monotonic() - typed_at)
@@ -200,10 +200,7 @@ class Readers:
 
     def post(self, port: int, path: str, body: str, parallel: int, count: int) -> list[float]:
         """Send requests on kept connections, so many at a time; return how long each took."""
-        request = (
-            f"POST {path} HTTP/1.1\r\nhost: bench\r\ncontent-type: application/json\r\n"
-            f"content-length: {len(body)}\r\n\r\n{body}"
-        ).encode()
+        request = post_request(path, body)
         lasted: list[float] = []
         with selectors.DefaultSelector() as selector:
             left = count
@@ -218,7 +215,7 @@ class Readers:
             while selector.get_map():
                 for key, _ in selector.select(DRAIN_SECONDS):
                     key.data[1] += _socket(key).recv(READ_BYTES)
-                    if not _is_whole(key.data[1]):
+                    if not is_whole(key.data[1]):
                         continue
                     lasted.append(time.monotonic() - key.data[0])
                     if left:
@@ -236,42 +233,10 @@ def _socket(key: selectors.SelectorKey) -> socket.socket:
     return key.fileobj
 
 
-def _is_whole(answer: bytes) -> bool:
-    """Tell whether an answer is complete; one that is no 201 breaks the measurement."""
-    head, end, body = answer.partition(_HEAD_END)
-    if not end:
-        return False
-    if b" 201 " not in head.split(b"\r\n", 1)[0]:
-        raise RuntimeError(answer[:400].decode("latin-1"))
-    for line in head.lower().split(b"\r\n"):
-        if line.startswith(b"content-length:"):
-            return len(body) >= int(line.split(b":")[1])
-    raise RuntimeError("an answer without a length")
-
-
-def _masked(payload: bytes) -> bytes:
-    """Return a client's binary frame of at most 125 bytes; the mask is all zeros."""
-    return bytes((0x82, 0x80 | len(payload))) + bytes(4) + payload
-
-
-def _request(path: str, *, is_socket: bool) -> bytes:
-    lines = [f"GET {path} HTTP/1.1", "host: bench"]
-    if is_socket:
-        lines += [
-            "connection: upgrade",
-            "upgrade: websocket",
-            "sec-websocket-version: 13",
-            "sec-websocket-key: AAAAAAAAAAAAAAAAAAAAAA==",
-        ]
-    else:
-        lines.append("connection: close")
-    return "\r\n".join([*lines, "", ""]).encode()
-
-
 def _read_head(reader: Reader) -> None:
     """Read to the end of the head, byte by byte so as to take nothing that follows."""
     head = b""
-    while not head.endswith(_HEAD_END):
+    while not head.endswith(HEAD_END):
         piece = reader.socket.recv(1)
         if not piece:
             raise ConnectionError(f"the server hung up: {head.decode('latin-1')}")

@@ -10,7 +10,9 @@ from tests.serving import ROOT
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("measurement", ["create", "watches", "streams", "memory", "pods"])
+@pytest.mark.parametrize(
+    "measurement", ["create", "watches", "streams", "memory", "pods", "starts"]
+)
 def test_a_measurement_gives_its_figures(measurement: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "bench", "--tiny", measurement],

@@ -1,0 +1,150 @@
+"""Clients of the product that start sessions, so many at once, in a process of their own.
+
+Each posts a session, then follows its events and its terminal, and notes when the one says that it
+runs and the other brings the first output. It obeys `bench.starts`.
+"""
+
+import json
+import selectors
+import socket
+import sys
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from bench.commands import failure_line, read_commands, result_line
+from bench.wire import get_request, is_whole, post_request
+
+WAIT_SECONDS = 120.0
+READ_BYTES = 1 << 16
+Address = tuple[str, int]
+
+RUNNING = b'"kind":"running"'
+
+
+@dataclass(eq=False)
+class _Expected:
+    """One connection, and the text that it is read for."""
+
+    socket: socket.socket
+    text: bytes
+    received: bytearray = field(default_factory=bytearray)
+    found_at: float = 0.0
+
+
+class Starters:
+    """All clients of this process."""
+
+    def start(self, host: str, port: int, body: str, count: int, output: str) -> dict[str, Any]:
+        """Start sessions at once.
+
+        Returns:
+            Their `ids`, and of each the seconds from its POST to what its events call running, and
+            to the output on its terminal: `running` and `first`.
+        """
+        posts = [_connect((host, port)) for _ in range(count)]
+        request, posted = post_request("/v1/sessions", body), []
+        for post in posts:
+            posted.append(time.monotonic())
+            post.sendall(request)
+        ids, events, terminals = [], [], []
+        for post in posts:
+            session_id = _created(post)
+            ids.append(session_id)
+            path = f"/v1/sessions/{session_id}"
+            events.append(_follow((host, port), f"{path}/events", RUNNING, is_socket=False))
+            terminals.append(_follow((host, port), f"{path}/io", output.encode(), is_socket=True))
+        _read_all([*events, *terminals])
+        return {
+            "ids": ids,
+            "running": [one.found_at - at for one, at in zip(events, posted, strict=True)],
+            "first": [one.found_at - at for one, at in zip(terminals, posted, strict=True)],
+        }
+
+    def stop(self, host: str, port: int, ids: list[str]) -> None:
+        """Stop sessions, and wait until their streams have ended."""
+        for session_id in ids:
+            with _connect((host, port)) as connection:
+                head = f"DELETE /v1/sessions/{session_id} HTTP/1.1\r\nhost: bench\r\n"
+                connection.sendall(f"{head}connection: close\r\n\r\n".encode())
+                _read_to_end(connection)
+        for session_id in ids:
+            with _connect((host, port)) as connection:
+                path = f"/v1/sessions/{session_id}/events"
+                connection.sendall(get_request(path, is_socket=False))
+                _read_to_end(connection)
+
+
+def _connect(server: Address) -> socket.socket:
+    connection = socket.create_connection(server, WAIT_SECONDS)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return connection
+
+
+def _created(connection: socket.socket) -> str:
+    """Read a creation's answer and return the session's id."""
+    answer = b""
+    with connection:
+        while not is_whole(answer):
+            piece = connection.recv(READ_BYTES)
+            if not piece:
+                raise ConnectionError("no answer to the POST")
+            answer += piece
+    session_id: str = json.loads(answer.partition(b"\r\n\r\n")[2])["sessionId"]
+    return session_id
+
+
+def _follow(server: Address, path: str, text: bytes, *, is_socket: bool) -> _Expected:
+    connection = _connect(server)
+    connection.sendall(get_request(path, is_socket=is_socket))
+    return _Expected(connection, text)
+
+
+def _read_all(expected: list[_Expected]) -> None:
+    """Read every connection up to its text, note when it was there, and hang up."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    with selectors.DefaultSelector() as selector:
+        for one in expected:
+            selector.register(one.socket, selectors.EVENT_READ, one)
+        while selector.get_map():
+            ready = selector.select(deadline - time.monotonic())
+            if not ready:
+                raise TimeoutError(f"{len(selector.get_map())} streams are not there yet")
+            for key, _ in ready:
+                if _is_found(key.data):
+                    selector.unregister(key.fileobj)
+    for one in expected:
+        one.socket.close()
+
+
+def _is_found(one: _Expected) -> bool:
+    piece = one.socket.recv(READ_BYTES)
+    now = time.monotonic()
+    if not piece:
+        raise ConnectionError(f"it ended with {bytes(one.received[-400:])!r}")
+    one.received += piece
+    if one.text not in one.received:
+        return False
+    one.found_at = now
+    return True
+
+
+def _read_to_end(connection: socket.socket) -> None:
+    while connection.recv(READ_BYTES):
+        pass
+
+
+def main() -> None:
+    """Obey until the input ends."""
+    starters = Starters()
+    for name, arguments in read_commands(sys.stdin):
+        try:
+            answer = result_line(getattr(starters, name)(**arguments))
+        except Exception as exc:
+            answer = failure_line(exc)
+        sys.stdout.write(answer)
+        sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
