@@ -135,7 +135,9 @@ def _measure(cluster: ClusterUnderTest, scale: Scale) -> list[Figure]:
 
 @contextmanager
 def _both(cluster: ClusterUnderTest, scale: Scale) -> Iterator[tuple[Product, Child]]:
-    platform = Platform(cluster.data_dir, {**cluster.environment, "LOG_LEVEL": "warning"})
+    # A reader that the machine holds up for a moment would miss what it does not have any more.
+    buffer = {"RUNNER_REPLAY_BUFFER_BYTES": str(2 * scale.pod_bytes)}
+    platform = Platform(cluster.data_dir, {**cluster.environment, **buffer, "LOG_LEVEL": "warning"})
     platform.start()
     try:
         with (
