@@ -93,17 +93,17 @@ class Backoff:
     random: Callable[[], float] = random.random
     _attempts: int = field(default=0, init=False)
 
-    def next_delay(self) -> float:
-        """Return the seconds to wait before the next attempt."""
+    def next_delay(self, at_least_seconds: float = 0.0) -> float:
+        """Return the seconds to wait before the next attempt, but no less than what was asked."""
         # The exponent is capped so that an outage of days cannot overflow a float.
         delay = min(self.cap_seconds, self.first_seconds * 2.0 ** min(self._attempts, 60))
         self._attempts += 1
-        return delay * (1.0 - self.jitter * self.random())
+        return max(at_least_seconds, delay * (1.0 - self.jitter * self.random()))
 
     def reset(self) -> None:
         """Begin anew after an attempt that worked."""
         self._attempts = 0
 
-    async def wait(self) -> None:
+    async def wait(self, at_least_seconds: float = 0.0) -> None:
         """Sleep for the next delay."""
-        await asyncio.sleep(self.next_delay())
+        await asyncio.sleep(self.next_delay(at_least_seconds))

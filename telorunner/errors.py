@@ -237,11 +237,22 @@ class ConfigError(RunnerError):
 class ClusterError(RunnerError):
     """The Kubernetes API rejected the request."""
 
-    def __init__(self, message: str = "", *, status: int | None = None, reason: str = "") -> None:
-        """Keep what a client may read of an answer: the HTTP status and the one-word reason."""
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        status: int | None = None,
+        reason: str = "",
+        retry_after_seconds: float = 0.0,
+    ) -> None:
+        """Keep what a client may read of an answer: the HTTP status and the one-word reason.
+
+        `retry_after_seconds` is how long the API wants not to be asked again.
+        """
         super().__init__(message)
         self.status = status
         self.reason = reason
+        self.retry_after_seconds = retry_after_seconds
 
 
 class ClusterUnavailable(ClusterError):

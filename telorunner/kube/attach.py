@@ -1,8 +1,9 @@
 """A container's terminal: the pod's attach subresource over a WebSocket.
 
 Bytes in, bytes out; nothing is decoded, joined or repeated. When to attach, when to attach again
-and what an end means is the caller's matter. The socket has no task of its own: pings are sent and
-answered while somebody waits in `read()`.
+and what an end means is the caller's matter. The socket has no task of its own: pings are answered
+while somebody waits in `read()`. A ping follows all input: its answer says that the server, which
+reads in order, has handed the input on.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ ("connect GET
 requests to attach of Pod").
@@ -11,8 +12,8 @@ requests to attach of Pod").
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import aiohttp
 from aiohttp import WSMsgType
@@ -31,6 +32,9 @@ SILENT_HEARTBEATS = 2
 # A container that does not read its input keeps the server from reading our pings too: the
 # connection is fine then, and ending it would lose what was typed. Dead or not, it ends after that.
 SILENT_HEARTBEATS_WITH_INPUT = 20
+# Less than this a terminal takes even for a container that reads nothing (N_TTY_BUF_SIZE of Linux):
+# a few keys that are not confirmed mean a dead connection.
+LITTLE_INPUT_BYTES = 4096
 # After the status of the stream's end, output that was still on its way.
 DRAIN_SECONDS = 2.0
 
@@ -47,8 +51,8 @@ class AttachStream:
         self._is_complete = False
         self._is_ending = False
         self._silent_heartbeats = 0
-        self._writes = 0
-        self._confirmed_writes = 0
+        self._written_bytes = 0
+        self._confirmed_bytes = 0
 
     @property
     def is_proof(self) -> bool:
@@ -57,6 +61,19 @@ class AttachStream:
         Under v4 the handshake is refused until it does; under v5 only output proves anything.
         """
         return self._ws.protocol == channels.PROTOCOL_V4 or self._has_output
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is written now is sent, as far as is known here."""
+        transport_socket = self._ws.get_extra_info("socket")
+        return (
+            not self._ws.closed and transport_socket is not None and transport_socket.fileno() >= 0
+        )
+
+    @property
+    def is_input_confirmed(self) -> bool:
+        """Whether the server has handed on all input, as far as it has said so."""
+        return self._confirmed_bytes == self._written_bytes
 
     @property
     def is_complete(self) -> bool:
@@ -83,14 +100,16 @@ class AttachStream:
     async def write(self, data: bytes) -> None:
         """Send bytes to the container's standard input; returns once they are on their way.
 
-        Waits while the container reads too slowly. Cancelling may leave some of them sent.
+        Waits while the container reads too slowly. Where it raises or is cancelled, any part of
+        them may have been sent.
 
         Raises:
             ClusterUnavailable: The connection has ended.
         """
         for frame in channels.encode_input(data):
-            self._writes += 1
+            self._written_bytes += len(frame) - 1
             await self._send(frame)
+        await self._ping()
 
     async def resize(self, columns: int, rows: int) -> None:
         """Set the terminal's size, clamped to what a terminal can have.
@@ -114,10 +133,13 @@ class AttachStream:
                     transport_socket.shutdown(socket.SHUT_RDWR)
 
     async def _send(self, frame: bytes) -> None:
-        try:
+        with _as_unavailable():
             await self._ws.send_bytes(frame)
-        except (aiohttp.ClientError, OSError) as exc:
-            raise ClusterUnavailable("The connection to the terminal has ended.") from exc
+
+    async def _ping(self) -> None:
+        # The payload comes back in the answer: it says which input the server has read past.
+        with _as_unavailable():
+            await self._ws.ping(str(self._written_bytes).encode())
 
     async def _next_frame(self) -> bytes | None:
         while (message := await self._receive()) is not None:
@@ -154,22 +176,21 @@ class AttachStream:
 
     async def _is_alive(self) -> bool:
         """Send a ping, unless too many in a row were met with silence."""
-        has_input = self._writes != self._confirmed_writes
-        limit = SILENT_HEARTBEATS_WITH_INPUT if has_input else SILENT_HEARTBEATS
+        may_stall = self._written_bytes - self._confirmed_bytes >= LITTLE_INPUT_BYTES
+        limit = SILENT_HEARTBEATS_WITH_INPUT if may_stall else SILENT_HEARTBEATS
         self._silent_heartbeats += 1
         if self._silent_heartbeats >= limit:
             logger.warning("An attached terminal does not answer any more; it is given up.")
             return False
         try:
-            # The payload comes back in the answer: it says which input the server has read past.
-            await self._ws.ping(str(self._writes).encode())
-        except (aiohttp.ClientError, OSError):
+            await self._ping()
+        except ClusterUnavailable:
             return False
         return True
 
     def _take_pong(self, payload: bytes) -> None:
         if payload.isdigit():
-            self._confirmed_writes = int(payload)
+            self._confirmed_bytes = int(payload)
 
     def _take_status(self, payload: bytes) -> None:
         status = channels.decode_status(payload)
@@ -177,6 +198,14 @@ class AttachStream:
         self._is_complete = status.is_success
         if not status.is_success:
             logger.info("An attached terminal ended: %s", cut(status.text))
+
+
+@contextmanager
+def _as_unavailable() -> Iterator[None]:
+    try:
+        yield
+    except (aiohttp.ClientError, OSError) as exc:
+        raise ClusterUnavailable("The connection to the terminal has ended.") from exc
 
 
 @asynccontextmanager

@@ -153,7 +153,8 @@ class Cluster:
         except aiohttp.WSServerHandshakeError as exc:
             if exc.status < 400:
                 raise from_exception(exc) from exc
-            raise from_status(exc.status, b"", call.operation) from exc
+            retry_after = exc.headers.get("Retry-After", "") if exc.headers else ""
+            raise from_status(exc.status, b"", call.operation, retry_after=retry_after) from exc
         except _UNANSWERED as exc:
             raise from_exception(exc) from exc
 
@@ -185,7 +186,8 @@ class Cluster:
             return response
         async with response:
             body = await _read_excerpt(response, MAX_ERROR_BYTES)
-        raise from_status(response.status, body, call.operation)
+        retry_after = response.headers.get("Retry-After", "")
+        raise from_status(response.status, body, call.operation, retry_after=retry_after)
 
     async def _send_once(
         self, call: Call, headers: dict[str, str], limits: aiohttp.ClientTimeout

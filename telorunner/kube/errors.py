@@ -25,6 +25,8 @@ from telorunner.errors import (
 
 # Enough of a foreign text to recognise it in the log, too little to flood it.
 LOGGED_TEXT_CHARACTERS = 256
+# An API server that is flooded asks for a few seconds; whoever asks for more is asked sooner.
+LONGEST_RETRY_AFTER_SECONDS = 30.0
 
 # A `reason` is one CamelCase word; anything else in its place is not repeated to clients.
 # Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/
@@ -45,15 +47,20 @@ _REASONS = {
 }
 
 # Refusals with 403 that come from admission, not from RBAC: limit ranges, webhooks, admission
-# policies, quotas that want a value, a namespace that is going away.
+# policies, quotas that want a value, a namespace that is going away, a runtime class or a service
+# account that is not there.
 _ADMISSION = re.compile(
     r"admission webhook|denied request|denied the request|failed quota|usage per |"
-    r"limit to request ratio|being terminated"
+    r"limit to request ratio|being terminated|pod rejected: |looking up service account "
 )
 
 
 def from_status(
-    http_status: int, body: bytes | dict[str, Any], operation: str = ""
+    http_status: int,
+    body: bytes | dict[str, Any],
+    operation: str = "",
+    *,
+    retry_after: str = "",
 ) -> ClusterError:
     """Return the error for an answer that is not 2xx.
 
@@ -61,6 +68,7 @@ def from_status(
         http_status: The HTTP status, or the `code` of a Status that came as a watch event.
         body: A Status, as bytes or parsed. Anything else (HTML of a proxy, nothing) is allowed.
         operation: What was asked for, such as `create pods`; chained for the log.
+        retry_after: The value of the header of that name.
     """
     status = _parse(body)
     word = status.get("reason")
@@ -68,7 +76,9 @@ def from_status(
     reason = str(word) if is_word else _REASONS.get(http_status, "")
     text = status.get("message")
     text = text if isinstance(text, str) else ""
-    failure = _class_of(http_status, reason, text)(status=http_status, reason=reason)
+    failure = _class_of(http_status, reason, text)(
+        status=http_status, reason=reason, retry_after_seconds=_seconds(retry_after)
+    )
     failure.__cause__ = _Answer(operation, http_status, text or _excerpt(body))
     return failure
 
@@ -131,6 +141,14 @@ def _parse(body: bytes | dict[str, Any]) -> dict[str, Any]:
     return status if isinstance(status, dict) else {}
 
 
+def _seconds(retry_after: str) -> float:
+    """Return how long not to ask again; a date, which no API server sends, is taken for nothing."""
+    # NB: `isdigit` alone takes digits that `int` does not.
+    if not (retry_after.isascii() and retry_after.isdigit()):
+        return 0.0
+    return min(float(retry_after), LONGEST_RETRY_AFTER_SECONDS)
+
+
 def _excerpt(body: bytes | dict[str, Any]) -> str:
     if isinstance(body, dict):
         return ""
@@ -143,7 +161,8 @@ def _class_of(http_status: int, reason: str, text: str) -> type[ClusterError]:
     if http_status == 409:
         return AlreadyExists if reason == "AlreadyExists" else Conflict
     if http_status == 429 or http_status >= 500:
-        return ClusterUnavailable
+        # What is too large for etcd stays so, and each attempt counts against a quota.
+        return ClusterError if "request is too large" in text else ClusterUnavailable
     return {401: Unauthorized, 404: ObjectNotFound, 410: ResourceExpired}.get(
         http_status, ClusterError
     )

@@ -15,7 +15,7 @@ may be seen as one.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing, contextmanager, suppress
 from typing import Any
 
 from telorunner.aio import Backoff
@@ -102,6 +102,11 @@ class Informer:
         self._backoff = backoff or Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS)
         self._clock = clock or asyncio.get_running_loop().time
         self._objects: dict[str, Object] = {}
+        # How many lists have been asked for, and had been when an object was learned otherwise: the
+        # newest one may not show it.
+        self._lists = 0
+        self._watching: asyncio.Timeout | None = None
+        self._learned: dict[str, int] = {}
         self._subscriptions: dict[str, set[Subscription]] = {}
         self._listed = asyncio.Event()
         self._version = ""
@@ -139,29 +144,51 @@ class Informer:
             if not followers:
                 del self._subscriptions[name]
 
+    def learn(self, thing: Object) -> None:
+        """Take in an object that was read in another way, where list and watch do not show it.
+
+        They are behind, then: a list that is asked for from now on says whether it exists.
+        """
+        name = thing["metadata"]["name"]
+        if name not in self._objects:
+            self._learned[name] = self._lists
+            self._keep(name, thing)
+            if self._watching is not None:
+                self._watching.reschedule(asyncio.get_running_loop().time())
+
     async def run(self) -> None:
         """List and watch until cancelled."""
         while True:
             try:
                 await self._list()
-                await self._watch_on()
+                if not self._learned:
+                    # The end of it that is not the watch's own: something was learned otherwise.
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(None) as self._watching:
+                            await self._watch_on()
             except ResourceExpired:
                 await self._take_expiry()
             except ClusterError as exc:
                 self._lose(self._clock(), exc)
-                await self._pause()
+                await self._pause(exc.retry_after_seconds)
             except Exception as exc:
                 # A defect must not end the watch of a process that looks healthy otherwise.
                 self._lose(_NEVER, exc)
                 await self._pause()
+            finally:
+                self._watching = None
 
     async def _list(self) -> None:
         self._asked_at = self._clock()
+        self._lists += 1
         objects, version = await list_with_version(
             self._cluster, self._resource, selector=self._selector
         )
         listed = {thing["metadata"]["name"]: thing for thing in objects}
-        for name in self._objects.keys() - listed.keys():
+        self._learned = {
+            name: lists for name, lists in self._learned.items() if lists == self._lists
+        }
+        for name in self._objects.keys() - listed.keys() - self._learned.keys():
             self._forget(name, None)
         for name, thing in listed.items():
             self._keep(name, thing)
@@ -247,11 +274,11 @@ class Informer:
         if is_again:
             await asyncio.sleep(EXPIRED_AGAIN_SECONDS)
 
-    async def _pause(self) -> None:
+    async def _pause(self, at_least_seconds: float = 0.0) -> None:
         """Wait before the next attempt, the longer the more attempts in a row did not work."""
         if self._clock() - self._asked_at >= HEALTHY_SECONDS:
             self._backoff.reset()
-        await self._backoff.wait()
+        await self._backoff.wait(at_least_seconds)
 
 
 def _identity(thing: Object) -> tuple[Any, Any]:

@@ -1,6 +1,7 @@
 """What an informer makes of a cluster, or of something on the way, that misbehaves."""
 
 import asyncio
+import json
 
 import pytest
 from aiohttp import web
@@ -234,6 +235,66 @@ async def test_another_object_of_the_same_name_is_seen_as_itself(
         await phase_of(informer, "a", "Pending")
         assert informer.snapshot()["a"]["metadata"]["uid"] == new["metadata"]["uid"]
         assert new["metadata"]["uid"] != old["metadata"]["uid"]
+
+
+async def test_what_was_learned_otherwise_outlives_a_list_that_was_asked_for_before(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    api, cluster = fake
+    learned, listed = asyncio.Event(), asyncio.Event()
+
+    async def late(request: web.Request) -> web.StreamResponse:
+        await learned.wait()
+        return await say('{"metadata":{"resourceVersion":"100"},"items":[]}')(request)
+
+    async def later(request: web.Request) -> web.StreamResponse:
+        await listed.wait()
+        return await api.behave(request)
+
+    api.script("list", late, later)
+    api.script("watch", refuse(410, "Expired"))
+    async with running(cluster) as informer:
+        await api.wait_for("list")
+        with informer.subscribe("ghost") as pod:
+            informer.learn(json.loads(json.dumps(POD)))
+            learned.set()
+            await api.wait_for("list", 2)
+            assert pod.object == POD
+            assert informer.snapshot() == {"ghost": POD}
+            # What was asked for afterwards knows better.
+            listed.set()
+            while pod.object is not None:
+                await pod.changed()
+            assert pod.last == POD
+            assert informer.snapshot() == {}
+
+
+async def test_what_was_learned_behind_a_working_watch_leads_to_one_list(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    """It may have been read before a deletion that the watch has told already."""
+    api, cluster = fake
+    async with running(cluster) as informer:
+        await api.wait_for("watch")
+        with informer.subscribe("ghost") as pod:
+            informer.learn(json.loads(json.dumps(POD)))
+            assert pod.object == POD
+            while pod.object is not None:
+                await pod.changed()
+        await api.wait_for("watch", 2)
+        assert informer.is_fresh
+        assert api.count("list") == 2
+
+
+async def test_what_is_known_by_the_watch_is_not_learned_otherwise(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    api, cluster = fake
+    known = api.put("a", status={"phase": "Failed"})
+    async with running(cluster) as informer:
+        await informer.wait_listed()
+        informer.learn({**known, "status": {"phase": "Running"}})
+        assert informer.snapshot()["a"]["status"] == {"phase": "Failed"}
 
 
 async def test_an_exception_nobody_thought_of_does_not_end_the_watch(

@@ -19,6 +19,11 @@ RBAC = (
 QUOTA = "pods telo-run-1 is forbidden: exceeded quota: q, requested: pods=1, used: pods=1"
 SECURITY = 'pods "a" is forbidden: violates PodSecurity "restricted:latest": runAsNonRoot != true'
 WEBHOOK = 'admission webhook "policy.example" denied the request: no'
+RUNTIME_CLASS = 'pods "a" is forbidden: pod rejected: RuntimeClass "gvisor" not found'
+ACCOUNT = (
+    'pods "a" is forbidden: error looking up service account sessions/default: '
+    'serviceaccount "default" not found'
+)
 
 
 def status(code: int, reason: str, message: str) -> bytes:
@@ -51,6 +56,14 @@ def status(code: int, reason: str, message: str) -> bytes:
             ClusterError,
             f"{OPERATION}: the Kubernetes API rejected the request (Forbidden, HTTP 403).",
         ),
+        *(
+            (
+                message,
+                ClusterError,
+                f"{OPERATION}: the Kubernetes API rejected the request (Forbidden, HTTP 403).",
+            )
+            for message in (RUNTIME_CLASS, ACCOUNT)
+        ),
     ],
 )
 def test_the_causes_of_403_are_told_apart(
@@ -59,6 +72,13 @@ def test_the_causes_of_403_are_told_apart(
     failure = from_status(403, status(403, "Forbidden", message))
     assert type(failure) is expected
     assert describe(failure, OPERATION) == sentence
+
+
+def test_what_is_too_large_for_etcd_is_not_tried_again() -> None:
+    message = "etcdserver: request is too large"
+    failure = from_status(500, status(500, "InternalError", message))
+    assert type(failure) is ClusterError
+    assert not failure.is_retryable
 
 
 def test_refused_credentials_are_a_matter_of_rbac() -> None:
@@ -70,6 +90,24 @@ def test_refused_credentials_are_a_matter_of_rbac() -> None:
 def test_no_answer_has_no_status_in_its_sentence() -> None:
     failure = from_exception(TimeoutError())
     assert describe(failure, OPERATION) == f"{OPERATION}: the Kubernetes API cannot be reached."
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [
+        ("1", 1.0),
+        ("", 0.0),
+        ("86400", 30.0),
+        ("-1", 0.0),
+        ("1.5", 0.0),
+        ("²", 0.0),
+        ("Fri, 31 Dec 1999 23:59:59 GMT", 0.0),
+    ],
+)
+def test_a_pause_that_is_asked_for_is_known_within_reason(header: str, seconds: float) -> None:
+    body = status(429, "TooManyRequests", "slow down")
+    assert from_status(429, body, retry_after=header).retry_after_seconds == seconds
+    assert from_status(429, body).retry_after_seconds == 0.0
 
 
 def test_an_answer_of_the_server_is_no_unreachable_server() -> None:

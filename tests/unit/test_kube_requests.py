@@ -1,9 +1,13 @@
+import json
+import os
+import threading
 from pathlib import Path
 
 import aiohttp
 import pytest
 from aiohttp import web
 
+from telorunner.conf import ClusterKind
 from telorunner.errors import (
     AlreadyExists,
     ClusterError,
@@ -15,8 +19,18 @@ from telorunner.errors import (
     Unauthorized,
 )
 from telorunner.kube import logs, objects
-from telorunner.kube.client import Call, read_body
-from tests.fakes import cut, hang, open_fake_cluster, refuse, say
+from telorunner.kube.attach import open_attach
+from telorunner.kube.client import Call, Cluster, ClusterSettings, open_cluster, read_body
+from tests.fakes import (
+    MANAGED_BY,
+    NAMESPACE,
+    cut,
+    hang,
+    open_fake_api,
+    open_fake_cluster,
+    refuse,
+    say,
+)
 
 
 async def test_an_object_is_created_read_changed_and_deleted_as_plain_json(tmp_path: Path) -> None:
@@ -134,6 +148,50 @@ async def test_proxies_of_the_environment_are_not_used(
     async with open_fake_cluster(tmp_path) as (api, cluster):
         api.put("a")
         assert (await objects.get(cluster, "pods", "a"))["metadata"]["name"] == "a"
+
+
+async def test_the_proxy_that_the_kubeconfig_names_is_used(tmp_path: Path) -> None:
+    async with open_fake_api() as proxy:
+        proxy.put("a")
+        # What an HTTP proxy gets is the whole URL; the fake answers it by its path.
+        path = proxy.kubeconfig(tmp_path)
+        config = json.loads(path.read_text())
+        reached_by = {"server": "http://cluster.invalid", "proxy-url": proxy.url}
+        config["clusters"][0]["cluster"] = reached_by
+        path.write_text(json.dumps(config))
+        settings = ClusterSettings(ClusterKind.KUBECONFIG, str(path), NAMESPACE, MANAGED_BY)
+        async with open_cluster(settings) as cluster:
+            assert (await objects.get(cluster, "pods", "a"))["metadata"]["name"] == "a"
+            async with open_attach(cluster, "a", "app", tty=True) as stream:
+                await stream.write(b"typed")
+                assert await stream.read() == (1, b"typed")
+
+
+async def test_cycles_of_create_attach_and_delete_leave_no_descriptor_and_no_thread(
+    tmp_path: Path,
+) -> None:
+    def held() -> tuple[int, int]:
+        return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+    async def cycle(cluster: Cluster) -> None:
+        manifest = {"metadata": {"name": "a", "labels": {}}}
+        await objects.create(cluster, "pods", manifest)
+        async with open_attach(cluster, "a", "app", tty=True) as stream:
+            await stream.write(b"typed")
+            assert await stream.read() == (1, b"typed")
+        assert await objects.delete_if_exists(cluster, "pods", "a")
+
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        await cycle(cluster)
+        await api.wait_until(lambda: not api.open_attaches)
+        descriptors, threads = held()
+        for _ in range(50):
+            await cycle(cluster)
+        await api.wait_until(lambda: not api.open_attaches)
+        now_descriptors, now_threads = held()
+    # The newest attach may be about to close at either end.
+    assert now_descriptors <= descriptors + 2
+    assert now_threads == threads
 
 
 async def test_credentials_that_are_refused_twice_are_an_error(tmp_path: Path) -> None:
