@@ -1,17 +1,26 @@
-"""Who may create what: namespaces, service accounts, limit ranges, Pod Security and quotas.
+"""Who may create what: namespaces, service accounts, limit ranges, Pod Security, quotas and more.
 
-It reads the store and refuses with the real API's words; it changes nothing but the pod in hand,
-into which a LimitRange's defaults go.
+As in a real cluster there are two rounds: `mutate` fills in and refuses what it cannot, before an
+object is checked for faults; `validate` looks at what has come out of it, after. It reads the store
+and changes nothing in it. The words are the real API's.
+
+Source: https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/
 """
 
 from typing import Any
 
-from telorunner.localcluster import podsecurity, quota, statuses
-from telorunner.localcluster.defaulting import default_pod
-from telorunner.localcluster.resources import ResourceKind
+from telorunner.localcluster import limitranges, podsecurity, quota, statuses
+from telorunner.localcluster.defaulting import PRIORITIES, new_pod_status
+from telorunner.localcluster.resources import KINDS_BY_PLURAL, ResourceKind
 from telorunner.localcluster.store import Store
 
-_ENFORCE = "pod-security.kubernetes.io/enforce"
+_PODS = KINDS_BY_PLURAL["pods"]
+
+
+def name_in_refusals(obj: dict[str, Any]) -> str:
+    """Return what an object is called before a name is made up for it."""
+    metadata = obj["metadata"]
+    return metadata.get("name") or metadata.get("generateName") or "Unknown"
 
 
 def check_namespace(store: Store, kind: ResourceKind, namespace: str, name: str) -> None:
@@ -34,84 +43,140 @@ def check_namespace(store: Store, kind: ResourceKind, namespace: str, name: str)
     raise refused
 
 
-def apply_limit_ranges(store: Store, namespace: str, pod: dict[str, Any]) -> dict[str, Any]:
-    """Return the pod with the default limits and requests of the namespace's LimitRanges."""
-    for limit_range in store.list("limitranges", namespace)[0]:
-        for limit in limit_range["spec"].get("limits") or []:
-            if limit.get("type") == "Container":
-                pod = _with_defaults(pod, limit)
-    return default_pod(pod)
-
-
-def _with_defaults(pod: dict[str, Any], limit: dict[str, Any]) -> dict[str, Any]:
-    spec = dict(pod["spec"])
-    for group in ("initContainers", "containers"):
-        if group not in spec:
-            continue
-        spec[group] = [
-            {
-                **container,
-                "resources": {
-                    **(container.get("resources") or {}),
-                    "limits": {
-                        **(limit.get("default") or {}),
-                        **((container.get("resources") or {}).get("limits") or {}),
-                    },
-                    "requests": {
-                        **(limit.get("defaultRequest") or {}),
-                        **((container.get("resources") or {}).get("requests") or {}),
-                    },
-                },
-            }
-            for container in spec[group]
-        ]
-    return {**pod, "spec": spec}
-
-
-def check_service_account(store: Store, namespace: str, pod: dict[str, Any]) -> None:
-    """Check that a pod's service account is there.
+def mutate(store: Store, namespace: str, pod: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a new pod with what its namespace and its classes bring; `name` is for refusals.
 
     Raises:
-        StoreError: 403, it is not.
+        StoreError: 403, its service account, priority class or runtime class is not there.
     """
+    for limit_range in store.list("limitranges", namespace)[0]:
+        pod = limitranges.fill_in(limit_range, pod)
     account = pod["spec"]["serviceAccountName"]
     if store.find("serviceaccounts", namespace, account) is None:
         why = (
             f"error looking up service account {namespace}/{account}:"
             f' serviceaccount "{account}" not found'
         )
-        raise statuses.forbidden(statuses.kind_of("pods"), pod["metadata"]["name"], why)
+        raise statuses.forbidden(_PODS, name, why)
+    _check_priority(pod["spec"], name)
+    spec = _with_runtime_class(store, pod["spec"], name)
+    return {**pod, "spec": spec, "status": new_pod_status(spec)}
 
 
-def check_pod_security(store: Store, namespace: str, pod: dict[str, Any]) -> None:
-    """Check a pod against the level that its namespace enforces.
+def _check_priority(spec: dict[str, Any], name: str) -> None:
+    class_name = spec.get("priorityClassName", "")
+    if class_name and class_name not in PRIORITIES:
+        why = f"no PriorityClass with name {class_name} was found"
+        raise statuses.forbidden(_PODS, name, why)
+    priority = PRIORITIES.get(class_name, 0)
+    if spec["priority"] != priority:
+        why = (
+            f"the integer value of priority ({spec['priority']}) must not be provided in pod spec;"
+            f" priority admission controller computed {priority} from the given PriorityClass name"
+        )
+        raise statuses.forbidden(_PODS, name, why)
+
+
+def _with_runtime_class(store: Store, spec: dict[str, Any], name: str) -> dict[str, Any]:
+    class_name = spec.get("runtimeClassName")
+    if not class_name:
+        return spec
+    found = store.find("runtimeclasses", "", class_name)
+    if found is None:
+        raise statuses.forbidden(
+            _PODS, name, f'pod rejected: RuntimeClass "{class_name}" not found'
+        )
+    overhead = (found.get("overhead") or {}).get("podFixed")
+    selector = (found.get("scheduling") or {}).get("nodeSelector")
+    if overhead:
+        spec = {**spec, "overhead": overhead}
+    if selector:
+        spec = {**spec, "nodeSelector": {**(spec.get("nodeSelector") or {}), **selector}}
+    return spec
+
+
+def validate(store: Store, kind: ResourceKind, namespace: str, obj: dict[str, Any]) -> list[str]:
+    """Check a new object against its namespace's rules and return warnings for the client.
 
     Raises:
-        StoreError: 403, with everything that the pod violates.
+        StoreError: 403, a rule forbids it; 422, the rules that a namespace itself sets are none.
     """
+    warnings: list[str] = []
+    if kind.plural == "namespaces":
+        _check_labels(obj)
+    elif kind.plural == "pods":
+        _check_limit_ranges(store, namespace, obj)
+        warnings = _check_pod_security(store, namespace, obj)
+    if kind.namespaced:
+        _check_quotas(store, kind, namespace, obj)
+    return warnings
+
+
+def validate_update(
+    store: Store, kind: ResourceKind, old: dict[str, Any], new: dict[str, Any]
+) -> list[str]:
+    """Check a change of a namespace's own rules and return warnings about the pods in it.
+
+    Raises:
+        StoreError: 422, its labels set no rules that there are.
+    """
+    if kind.plural != "namespaces":
+        return []
+    _check_labels(new)
+    had, has = (
+        podsecurity.demand(one["metadata"].get("labels") or {}, podsecurity.ENFORCE)
+        for one in (old, new)
+    )
+    if not has.may_refuse_more_than(had):
+        return []
+    name = new["metadata"]["name"]
+    return podsecurity.relabel_warnings(has, name, store.list("pods", name)[0])
+
+
+def _check_labels(namespace: dict[str, Any]) -> None:
+    faults = podsecurity.label_faults(namespace["metadata"].get("labels") or {})
+    if faults:
+        kind = KINDS_BY_PLURAL["namespaces"]
+        raise statuses.invalid(kind, namespace["metadata"]["name"], faults)
+
+
+def _check_limit_ranges(store: Store, namespace: str, pod: dict[str, Any]) -> None:
+    for limit_range in store.list("limitranges", namespace)[0]:
+        refused = limitranges.refusal(limit_range, pod["spec"])
+        if refused is not None:
+            raise statuses.forbidden(_PODS, pod["metadata"]["name"], refused)
+
+
+def _check_pod_security(store: Store, namespace: str, pod: dict[str, Any]) -> list[str]:
+    """Check a pod against the level that its namespace enforces; warn where it asks for that."""
     labels = store.get("namespaces", "", namespace)["metadata"].get("labels") or {}
-    level = labels.get(_ENFORCE, "privileged")
-    version = labels.get(f"{_ENFORCE}-version", "latest")
-    violated = podsecurity.violations(level, version, pod["spec"])
+    violated = podsecurity.violations(podsecurity.demand(labels, podsecurity.ENFORCE), pod)
     if violated is not None:
-        raise statuses.forbidden(statuses.kind_of("pods"), pod["metadata"]["name"], violated)
+        raise statuses.forbidden(_PODS, pod["metadata"]["name"], f"violates {violated}")
+    warned = podsecurity.violations(podsecurity.demand(labels, podsecurity.WARN), pod)
+    return [] if warned is None else [f"would violate {warned}"]
 
 
-def check_quotas(store: Store, kind: ResourceKind, namespace: str, obj: dict[str, Any]) -> None:
-    """Check that an object fits into each quota of its namespace.
-
-    Raises:
-        StoreError: 403, one is exhausted, or a pod leaves out what one limits.
-    """
+def _check_quotas(store: Store, kind: ResourceKind, namespace: str, obj: dict[str, Any]) -> None:
     name = obj["metadata"]["name"]
+    interested = []
     for found in store.list("resourcequotas", namespace)[0]:
         entries = [entry for entry in found["spec"].get("hard") or {} if quota.counts(kind, entry)]
-        if not entries:
-            continue
-        existing, _ = store.list(kind.plural, namespace)
+        if entries and quota.is_in_scope(found, kind, obj):
+            interested.append((found, entries))
+    # NB: what an object leaves out is refused before what it has too much of, over all quotas.
+    for found, _ in interested:
+        refused = quota.unspecified(found, obj["spec"]) if kind.plural == "pods" else None
+        if refused is not None:
+            raise statuses.forbidden(kind, name, refused)
+    for found, entries in interested:
+        existing = [
+            one
+            for one in store.list(kind.plural, namespace)[0]
+            if quota.is_in_scope(found, kind, one)
+        ]
         asked = {entry: quota.usage(kind, obj, entry) for entry in entries}
         taken = {entry: quota.used(kind, existing, entry) for entry in entries}
-        refused = quota.unspecified(found, obj["spec"]) if kind.plural == "pods" else None
-        refused = refused or quota.refusal(found, asked, taken)
+        refused = quota.refusal(found, asked, taken)
         if refused is not None:
             raise statuses.forbidden(kind, name, refused)

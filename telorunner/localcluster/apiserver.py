@@ -5,6 +5,7 @@ What the paths do is in `rest`, `streams` and `podlogs`; `cluster` runs it.
 
 import hmac
 import logging
+from typing import Any
 
 import orjson
 from aiohttp import web
@@ -54,6 +55,8 @@ class ApiServer:
 
     async def _dispatch(self, request: web.Request) -> web.StreamResponse:
         if request.path in _HEALTH_PATHS:
+            if "Authorization" in request.headers:
+                self._authenticate(request)
             return web.Response(text="ok")
         self._authenticate(request)
         document = self._documents.get(request.path.rstrip("/"))
@@ -98,8 +101,21 @@ class ApiServer:
 
 
 def _status(error: StoreError) -> web.Response:
+    headers = {}
+    seconds = (error.details or {}).get("retryAfterSeconds")
+    if seconds is not None:
+        headers["Retry-After"] = str(seconds)
     return web.Response(
         status=error.status_code,
-        body=orjson.dumps(error.to_status()),
+        body=_as_go_writes(error.to_status()),
         content_type="application/json",
+        headers=headers,
     )
+
+
+def _as_go_writes(status: dict[str, Any]) -> bytes:
+    """Return a Status as JSON to the byte as Go's encoder writes it."""
+    encoded = orjson.dumps(status)
+    for plain, escaped in ((b"<", b"\\u003c"), (b">", b"\\u003e"), (b"&", b"\\u0026")):
+        encoded = encoded.replace(plain, escaped)
+    return encoded + b"\n"

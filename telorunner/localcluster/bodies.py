@@ -1,62 +1,146 @@
 """Reads request bodies into objects, with the real API's messages for what is no object. Pure."""
 
 import secrets
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
+import yaml
 
-from telorunner.localcluster import statuses
-from telorunner.localcluster.deletion import DeleteOptions
+from telorunner.localcluster import gojson, statuses
+from telorunner.localcluster.decoding import Undecodable, decode
 from telorunner.localcluster.paths import Target
-from telorunner.localcluster.queries import flag, integer
-from telorunner.localcluster.resources import ResourceKind
-from telorunner.localcluster.validation import undecodable
+from telorunner.localcluster.resources import KNOWN_KINDS, ResourceKind
 
 # Source: MaxRequestBodyBytes of the API server, 3 MiB.
 MAX_BODY_BYTES = 3 * 1024 * 1024
 # Source: k8s.io/apiserver/pkg/storage/names: a base of 58 and a suffix of 5 characters.
 _MAX_BASE_LENGTH = 58
+# Source: summarizeData of k8s.io/apiserver/pkg/endpoints/handlers.
+_SHOWN_BYTES = 30
+_KNOWN_HEADS = {(kind.kind, kind.api_version) for kind in KNOWN_KINDS}
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 
 
-def decode_object(kind: ResourceKind, content_type: str, body: bytes) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Decoded:
+    """An object out of a body, and what the client is to be warned of."""
+
+    obj: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+
+
+def decode_object(
+    kind: ResourceKind, content_type: str, body: bytes, validation: str = "Warn"
+) -> Decoded:
     """Return the object in a body, with the kind's own `kind` and `apiVersion`.
 
+    `validation` is what the request asks for by `fieldValidation`: what is done about fields that
+    the kind does not have.
+
     Raises:
-        StoreError: 415, it is not JSON by its content type; 400, it is no object of that kind.
+        StoreError: 415, it is not JSON or YAML by its content type; 400, it is no object of that
+            kind.
     """
-    if content_type not in ("application/json", "application/octet-stream", ""):
-        message = (
-            "the body of the request was in an unknown format - accepted media types include:"
-            " application/json"
-        )
-        if "protobuf" in content_type:
-            # What `kubectl create configmap` and the like send, and no other kubectl command.
-            message += " (the local cluster reads no protobuf: use kubectl apply -f)"
-        raise statuses.StoreError(415, "UnsupportedMediaType", message)
-    problem = f"the object provided is unrecognized (must be of type {kind.kind})"
+    if content_type == "application/yaml":
+        body = _from_yaml(kind, body)
+    elif content_type not in ("application/json", "application/octet-stream", ""):
+        raise _unknown_format(content_type)
     try:
-        obj = orjson.loads(body)
-    except ValueError as exc:
-        message = f"{problem}: couldn't get version/kind; json parse error: {exc}"
+        obj = gojson.loads(body)
+    except gojson.GoJsonError as exc:
+        raise _unrecognized(kind, str(exc), body) from exc
+    if not isinstance(obj, dict | None):
+        what = gojson.kind_of_value(obj)
+        raise _unrecognized(kind, f"json: cannot unmarshal {what} into {gojson.HEAD_TYPE}", body)
+    obj = obj if obj is not None else {}
+    for field in ("kind", "apiVersion"):
+        if not isinstance(obj.get(field, ""), str | None):
+            what = gojson.kind_of_value(obj[field])
+            why = f"json: cannot unmarshal {what} into Go struct field .{field} of type string"
+            raise _unrecognized(kind, why, body)
+    if obj.get("metadata") is None:
+        obj["metadata"] = {}
+    given, version = _head(kind, obj)
+    try:
+        if why := _problem_with_head(kind, obj):
+            raise Undecodable(why)
+        return _decoded(kind, obj, validation)
+    except Undecodable as exc:
+        shown = version.rpartition("/")[2]
+        message = f'{given} in version "{shown}" cannot be handled as a {kind.kind}: {exc}'
         raise statuses.bad_request(message) from exc
-    if not isinstance(obj, dict):
-        message = f"{problem}: couldn't get version/kind; json parse error: not an object"
-        raise statuses.bad_request(message)
-    given = obj.get("kind", kind.kind)
-    if given != kind.kind:
-        why = f"converting (v1.{given}) to (core.{kind.kind}): unknown conversion"
-        message = f'{given} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
-        raise statuses.bad_request(message)
-    version = obj.get("apiVersion", kind.api_version)
-    if version != kind.api_version:
-        message = (
-            f"the API version in the data ({version}) does not match the expected API version"
-            f" ({kind.api_version})"
-        )
-        raise statuses.bad_request(message)
-    _check_metadata_shape(kind, obj.setdefault("metadata", {}))
-    return {**obj, **kind.head}
+
+
+def redecode(
+    kind: ResourceKind, obj: dict[str, Any], shown: str, validation: str = "Warn"
+) -> Decoded:
+    """Return an object that a patch left, as `decode_object` does; `shown` is it in a refusal.
+
+    Raises:
+        StoreError: 422, it is no object of that kind.
+    """
+    try:
+        if why := _problem_with_head(kind, obj):
+            raise Undecodable(why)
+        return _decoded(kind, {"metadata": {}, **obj}, validation)
+    except Undecodable as exc:
+        raise statuses.invalid_patch(shown, str(exc)) from exc
+
+
+def _decoded(kind: ResourceKind, obj: dict[str, Any], validation: str) -> Decoded:
+    found, faults = decode(kind, obj)
+    if faults and validation == "Strict":
+        raise Undecodable(f"strict decoding error: {', '.join(faults)}")
+    warnings = () if validation == "Ignore" else tuple(faults)
+    return Decoded({**found, **kind.head}, warnings)
+
+
+def _problem_with_head(kind: ResourceKind, obj: dict[str, Any]) -> str:
+    """Return what is wrong where an object says that it is of another kind, else ""."""
+    given, version = _head(kind, obj)
+    if (given, version) == (kind.kind, kind.api_version):
+        return ""
+    if (given, version) in _KNOWN_HEADS:
+        return f"converting (v1.{given}) to (core.{kind.kind}): unknown conversion"
+    return (
+        f'no kind "{given}" is registered for version "{version}" in scheme'
+        ' "pkg/runtime/scheme.go:110"'
+    )
+
+
+def _head(kind: ResourceKind, obj: dict[str, Any]) -> tuple[str, str]:
+    return obj.get("kind") or kind.kind, obj.get("apiVersion") or kind.api_version
+
+
+def _from_yaml(kind: ResourceKind, body: bytes) -> bytes:
+    try:
+        return orjson.dumps(yaml.safe_load(body))
+    except (yaml.YAMLError, TypeError) as exc:
+        raise _unrecognized(kind, f"yaml: {exc}", body) from exc
+
+
+def _unknown_format(content_type: str) -> statuses.StoreError:
+    message = (
+        "the body of the request was in an unknown format - accepted media types include:"
+        " application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    )
+    if "protobuf" in content_type:
+        # What `kubectl create configmap` and the like send, and no other kubectl command.
+        message += " (the local cluster reads no protobuf: use kubectl apply -f)"
+    return statuses.StoreError(415, "UnsupportedMediaType", message)
+
+
+def _unrecognized(kind: ResourceKind, why: str, body: bytes) -> statuses.StoreError:
+    shown = "<empty>"
+    if body:
+        start = body[:_SHOWN_BYTES]
+        shown = start.decode("utf-8", "replace") if body[:1] == b"{" else start.hex()
+        shown += " ..." if len(body) > _SHOWN_BYTES else ""
+    return statuses.bad_request(
+        f"the object provided is unrecognized (must be of type {kind.kind}): couldn't get"
+        f" version/kind; json parse error: {why} ({shown})"
+    )
 
 
 def without_nulls(obj: dict[str, Any]) -> dict[str, Any]:
@@ -87,7 +171,12 @@ def place(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
             )
     else:
         metadata.pop("namespace", None)
-    if target.name and metadata.setdefault("name", target.name) != target.name:
+    if target.name and not metadata.get("name"):
+        raise statuses.bad_request(
+            f"the name of the object ({target.name} based on URL) was undeterminable: name must be"
+            " provided"
+        )
+    if target.name and metadata["name"] != target.name:
         raise statuses.bad_request(
             f"the name of the object ({metadata['name']}) does not match the name on the URL"
             f" ({target.name})"
@@ -96,48 +185,3 @@ def place(target: Target, obj: dict[str, Any]) -> dict[str, Any]:
         base = metadata["generateName"][:_MAX_BASE_LENGTH]
         metadata["name"] = base + "".join(secrets.choice(_SUFFIX_ALPHABET) for _ in range(5))
     return {**obj, "metadata": metadata}
-
-
-def delete_options(body: bytes, query: Any) -> DeleteOptions:
-    """Return the options of a deletion: those of the body, else those of the query.
-
-    Raises:
-        StoreError: 400, the body is no DeleteOptions.
-    """
-    try:
-        given = orjson.loads(body) if body else {}
-        preconditions = given.get("preconditions") or {}
-        grace = given.get("gracePeriodSeconds", integer(query, "gracePeriodSeconds"))
-        policy = given.get("propagationPolicy") or query.get("propagationPolicy", "")
-        orphans = given.get("orphanDependents", flag(query, "orphanDependents"))
-        return DeleteOptions(
-            grace_seconds=None if grace is None else int(grace),
-            uid=preconditions.get("uid"),
-            resource_version=preconditions.get("resourceVersion"),
-            is_orphaning=policy == "Orphan" or bool(orphans),
-            is_dry_run=bool(given.get("dryRun")) or "dryRun" in query,
-        )
-    except (ValueError, TypeError, AttributeError) as exc:
-        message = f"the object provided is unrecognized (must be of type DeleteOptions): {exc}"
-        raise statuses.bad_request(message) from exc
-
-
-def _check_metadata_shape(kind: ResourceKind, metadata: Any) -> None:
-    """Check that metadata is what the rest of the server may take it for."""
-    if not isinstance(metadata, dict):
-        raise undecodable(kind, "json: cannot unmarshal into Go struct field .metadata")
-    for field in ("labels", "annotations"):
-        pairs = metadata.get(field) or {}
-        if not isinstance(pairs, dict) or not all(
-            isinstance(value, str) for value in pairs.values()
-        ):
-            why = f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field}"
-            raise undecodable(kind, f"{why} of type string")
-    owners = metadata.get("ownerReferences") or []
-    if not isinstance(owners, list) or not all(isinstance(owner, dict) for owner in owners):
-        why = "json: cannot unmarshal into Go struct field ObjectMeta.metadata.ownerReferences"
-        raise undecodable(kind, why)
-    for field in ("name", "generateName", "namespace", "uid", "resourceVersion"):
-        if not isinstance(metadata.get(field) or "", str):
-            why = f"json: cannot unmarshal into Go struct field ObjectMeta.metadata.{field}"
-            raise undecodable(kind, f"{why} of type string")

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from telorunner.localcluster import deletion, quota
-from telorunner.localcluster.deletion import DeleteOptions
+from telorunner.localcluster.deletion import POLICY_FINALIZERS, DeleteOptions
 from telorunner.localcluster.recorder import EventLifetimes
 from telorunner.localcluster.resources import KINDS_BY_PLURAL, KNOWN_KINDS
 from telorunner.localcluster.scheduling import Scheduler
@@ -27,6 +27,13 @@ Job = Callable[[], None]
 
 _NAMESPACED = tuple(kind for kind in KNOWN_KINDS if kind.namespaced)
 _OWNER_KINDS = {(kind.group, kind.kind): kind.plural for kind in KNOWN_KINDS}
+
+
+_CA_DESCRIPTION = (
+    "Contains a CA bundle that can be used to verify the kube-apiserver when using internal"
+    " endpoints such as the internal service IP or kubernetes.default.svc. No other usage is"
+    " guaranteed across distributions of Kubernetes clusters."
+)
 
 
 class Controllers:
@@ -75,6 +82,8 @@ class Controllers:
         metadata = change.obj["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace", "")
         is_gone = change.type == "DELETED"
+        if not is_gone and "deletionTimestamp" in metadata and metadata.get("finalizers"):
+            self._add(self._release, resource, namespace, name)
         self._note_owners(resource, change)
         if is_gone and namespace:
             self._add(self._finish_namespace, namespace)
@@ -82,7 +91,7 @@ class Controllers:
             self._add(self._tend_namespace, name)
         elif resource == "pods":
             self._note_pod(change, namespace, name)
-        elif resource == "resourcequotas" and not is_gone:
+        elif resource == "resourcequotas":
             self._add(self._count_quota, namespace)
         elif resource == "events" and change.type == "ADDED":
             self._add(self._tend_events, namespace)
@@ -107,6 +116,8 @@ class Controllers:
                 owned.discard(key)
                 if not owned:
                     del self._dependents[owner["uid"]]
+            if change.type == "DELETED" and owner.get("blockOwnerDeletion"):
+                self._note_dependent_gone(owner, metadata.get("namespace", ""))
         if change.type == "DELETED":
             for dependent in sorted(self._dependents.get(metadata["uid"], ())):
                 self._add(self._collect, *dependent)
@@ -114,6 +125,35 @@ class Controllers:
         for owner in metadata.get("ownerReferences") or []:
             self._dependents.setdefault(owner["uid"], set()).add(key)
             self._add(self._collect, *key)
+
+    def _note_dependent_gone(self, owner: dict[str, Any], namespace: str) -> None:
+        """Note that an owner may have waited for a dependent to go."""
+        resource = _resource_of(owner)
+        if resource is not None:
+            scope = namespace if KINDS_BY_PLURAL[resource].namespaced else ""
+            self._add(self._release, resource, scope, owner["name"])
+
+    def _release(self, resource: str, namespace: str, name: str) -> None:
+        """Do to the dependents of an object that is being deleted what its deletion asked for."""
+        obj = self._store.find(resource, namespace, name)
+        if obj is None or "deletionTimestamp" not in obj["metadata"]:
+            return
+        kind, uid = KINDS_BY_PLURAL[resource], obj["metadata"]["uid"]
+        finalizers = obj["metadata"].get("finalizers") or []
+        if POLICY_FINALIZERS["Orphan"] in finalizers:
+            deletion.orphan_dependents(self._store, uid)
+            deletion.release(self._store, kind, obj, POLICY_FINALIZERS["Orphan"])
+        elif POLICY_FINALIZERS["Foreground"] in finalizers and not self._delete_blocking(uid):
+            deletion.release(self._store, kind, obj, POLICY_FINALIZERS["Foreground"])
+
+    def _delete_blocking(self, uid: str) -> bool:
+        """Delete the dependents that an owner waits for; say whether some are left."""
+        for resource, namespace, name in sorted(self._dependents.get(uid, ())):
+            dependent = self._store.find(resource, namespace, name)
+            if dependent is not None and _blocks(dependent, uid):
+                deletion.delete(self._store, KINDS_BY_PLURAL[resource], dependent, DeleteOptions())
+        left = [self._store.find(*key) for key in self._dependents.get(uid, ())]
+        return any(dependent is not None and _blocks(dependent, uid) for dependent in left)
 
     def _collect(self, resource: str, namespace: str, name: str) -> None:
         """Delete an object all of whose owners are gone."""
@@ -126,8 +166,7 @@ class Controllers:
             deletion.delete(self._store, KINDS_BY_PLURAL[resource], obj, DeleteOptions(uid=uid))
 
     def _is_there(self, namespace: str, owner: dict[str, Any]) -> bool:
-        group = owner["apiVersion"].rpartition("/")[0]
-        resource = _OWNER_KINDS.get((group, owner["kind"]))
+        resource = _resource_of(owner)
         if resource is None:
             # Of a kind that this cluster does not have: nobody can say that it is gone.
             return True
@@ -143,16 +182,21 @@ class Controllers:
         if "deletionTimestamp" in namespace["metadata"]:
             self._empty_namespace(name)
             return
-        for resource, content in (
+        contents: tuple[tuple[str, dict[str, Any]], ...] = (
             ("serviceaccounts", {"metadata": {"name": "default", "namespace": name}}),
             (
                 "configmaps",
                 {
-                    "metadata": {"name": "kube-root-ca.crt", "namespace": name},
+                    "metadata": {
+                        "name": "kube-root-ca.crt",
+                        "namespace": name,
+                        "annotations": {"kubernetes.io/description": _CA_DESCRIPTION},
+                    },
                     "data": {"ca.crt": self._ca_certificate},
                 },
             ),
-        ):
+        )
+        for resource, content in contents:
             if self._store.find(resource, name, content["metadata"]["name"]) is None:
                 self._store.create(resource, content)
 
@@ -192,12 +236,17 @@ class Controllers:
     def _count_quota(self, namespace: str) -> None:
         """Write into each quota of a namespace how much of it is used."""
         for found in self._store.list("resourcequotas", namespace)[0]:
-            hard = found["spec"].get("hard") or {}
-            used = {
-                entry: quota.used(kind, self._store.list(kind.plural, namespace)[0], entry)
-                for entry in hard
-                for kind in _NAMESPACED
-                if quota.counts(kind, entry)
-            }
-            status = {"hard": hard, "used": used}
+            status = quota.status(found, lambda plural: self._store.list(plural, namespace)[0])
             self._store.replace("resourcequotas", {**found, "status": status}, subresource="status")
+
+
+def _resource_of(owner: dict[str, Any]) -> str | None:
+    """Return the resource that an owner reference names, None where it is not served."""
+    group = owner["apiVersion"].rpartition("/")[0]
+    return _OWNER_KINDS.get((group, owner["kind"]))
+
+
+def _blocks(dependent: dict[str, Any], uid: str) -> bool:
+    """Say whether an owner that is deleted in the foreground waits for a dependent."""
+    owners = dependent["metadata"].get("ownerReferences") or []
+    return any(owner["uid"] == uid and owner.get("blockOwnerDeletion") for owner in owners)

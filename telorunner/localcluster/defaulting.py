@@ -6,9 +6,11 @@ to pods is not, since nothing in this cluster would answer to it.
 
 from typing import Any
 
-from telorunner.localcluster.quantities import canonical
+from telorunner.localcluster.quantities import canonical_amounts
 
 DEFAULT_GRACE_SECONDS = 30
+# The priority classes that every cluster has; this one knows no others.
+PRIORITIES = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 _TOLERATION_SECONDS = 300
 
 _POD_DEFAULTS: dict[str, Any] = {
@@ -47,7 +49,7 @@ def default_pod(obj: dict[str, Any]) -> dict[str, Any]:
     account = given.get("serviceAccountName") or given.get("serviceAccount") or "default"
     spec |= {"serviceAccountName": account, "serviceAccount": account}
     spec["tolerations"] = _tolerations(given.get("tolerations") or [])
-    spec.setdefault("priority", 0)
+    spec.setdefault("priority", PRIORITIES.get(spec.get("priorityClassName", ""), 0))
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     return {**obj, "spec": spec}
 
@@ -104,6 +106,12 @@ def default_service(obj: dict[str, Any]) -> dict[str, Any]:
     return {**obj, "spec": spec}
 
 
+def default_quota(obj: dict[str, Any]) -> dict[str, Any]:
+    """Return a ResourceQuota with its amounts in canonical form."""
+    spec = obj.get("spec") or {}
+    return {**obj, "spec": {**spec, "hard": canonical_amounts(spec.get("hard") or {})}}
+
+
 def _container(given: dict[str, Any]) -> dict[str, Any]:
     container = {
         "terminationMessagePath": "/dev/termination-log",
@@ -125,12 +133,11 @@ def _container(given: dict[str, Any]) -> dict[str, Any]:
 
 def _resources(given: dict[str, Any]) -> dict[str, Any]:
     """Return limits and requests in canonical form; a limit is also what is requested."""
-    limits = {name: canonical(str(text)) for name, text in (given.get("limits") or {}).items()}
-    requests = {name: canonical(str(text)) for name, text in (given.get("requests") or {}).items()}
-    requests = {**limits, **requests}
+    limits = canonical_amounts(given.get("limits") or {})
+    requests = {**limits, **canonical_amounts(given.get("requests") or {})}
     resources = {key: value for key, value in given.items() if key not in ("limits", "requests")}
     if limits:
-        resources["limits"] = dict(sorted(limits.items()))
+        resources["limits"] = limits
     if requests:
         resources["requests"] = dict(sorted(requests.items()))
     return resources
@@ -149,7 +156,11 @@ def _tolerations(given: list[dict[str, Any]]) -> list[dict[str, Any]]:
     tolerations = list(given)
     for condition in ("not-ready", "unreachable"):
         key = f"node.kubernetes.io/{condition}"
-        if not any(toleration.get("key") == key for toleration in given):
+        if not any(
+            toleration.get("key", "") in ("", key)
+            and toleration.get("effect", "") in ("", "NoExecute")
+            for toleration in given
+        ):
             tolerations.append(
                 {
                     "key": key,

@@ -54,6 +54,10 @@ def _version() -> dict[str, Any]:
     return {
         "major": major,
         "minor": minor,
+        "emulationMajor": major,
+        "emulationMinor": minor,
+        "minCompatibilityMajor": major,
+        "minCompatibilityMinor": str(int(minor) - 1),
         "gitVersion": SERVER_VERSION,
         "gitCommit": "telorunner-local",
         "gitTreeState": "clean",

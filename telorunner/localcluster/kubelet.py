@@ -58,15 +58,15 @@ def container_name(pod: dict[str, Any], asked: str) -> str:
         StoreError: 400, there is none of that name, or several to choose from.
     """
     spec, name = pod["spec"], pod["metadata"]["name"]
-    names = [container["name"] for container in spec["containers"]]
+    groups = (spec.get("initContainers") or [], spec["containers"])
+    names = [container["name"] for group in groups for container in group]
     if not asked:
-        if len(names) == 1:
-            return str(names[0])
+        if len(spec["containers"]) == 1:
+            return str(names[-1])
         message = (
             f"a container name must be specified for pod {name}, choose one of: [{' '.join(names)}]"
         )
         raise statuses.bad_request(message)
-    names += [container["name"] for container in spec.get("initContainers") or []]
     if asked not in names:
         raise statuses.bad_request(f"container {asked} is not valid for pod {name}")
     return asked

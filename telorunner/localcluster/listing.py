@@ -5,17 +5,20 @@ Objects are kept as JSON, so a list joins what is there and serialises nothing.
 
 import base64
 import binascii
+import re
 from typing import Any
 
 import orjson
 
-from telorunner.localcluster import statuses
+from telorunner.localcluster import gojson, statuses
+from telorunner.localcluster.negotiation import Form, partial
 from telorunner.localcluster.paths import Target
 from telorunner.localcluster.queries import ListQuery
 from telorunner.localcluster.resources import GATEWAY_GROUP, ResourceKind
 from telorunner.localcluster.store import Entry, Store, StoreError
 from telorunner.localcluster.table import render_table
 
+_KEY_VERSION = "meta.k8s.io/v1"
 _TOO_OLD = (
     "The provided continue parameter is too old to display a consistent list result. You can start"
     " a new list without the continue parameter, or use the continue token in this response to"
@@ -25,7 +28,7 @@ _TOO_OLD = (
 )
 
 
-def list_objects(store: Store, target: Target, query: ListQuery, *, as_table: bool) -> bytes:
+def list_objects(store: Store, target: Target, query: ListQuery, form: Form) -> bytes:
     """Return the answer to a list as JSON.
 
     Raises:
@@ -33,9 +36,13 @@ def list_objects(store: Store, target: Target, query: ListQuery, *, as_table: bo
             is too old; 504, the version asked for does not exist yet.
     """
     entries, metadata = _page(store, target, query)
-    if as_table:
+    if form is Form.TABLE:
         table = render_table(target.kind, [entry.obj for entry in entries], metadata)
         return orjson.dumps(table)
+    if form is Form.METADATA:
+        head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1"}
+        items = [partial(entry.obj) for entry in entries]
+        return orjson.dumps({**head, "metadata": metadata, "items": items})
     return render_list(target.kind, entries, metadata)
 
 
@@ -63,7 +70,12 @@ def select(
     return [entry for entry in entries if query.matcher(entry.obj)]
 
 
-def _check_version_exists(store: Store, revision: int | None) -> None:
+def check_version_exists(store: Store, revision: int | None) -> None:
+    """Check that a version asked for is not one that the cluster has not reached.
+
+    Raises:
+        StoreError: 504, it is.
+    """
     if revision is None or revision <= store.revision:
         return
     message = f"Timeout: Too large resource version: {revision}, current: {store.revision}"
@@ -78,7 +90,7 @@ def _page(store: Store, target: Target, query: ListQuery) -> tuple[list[Entry], 
         revision, after = _read_token(query.token)
         entries = _rest(store, target, query, revision, after)
     else:
-        _check_version_exists(store, query.revision)
+        check_version_exists(store, query.revision)
         if query.is_exact and query.revision is not None:
             revision = query.revision
         entries = select(store, target, query, revision)
@@ -117,13 +129,31 @@ def _item(kind: ResourceKind, entry: Entry) -> bytes:
 
 
 def _write_token(revision: int, after: list[str]) -> str:
-    return base64.urlsafe_b64encode(orjson.dumps([revision, *after])).decode()
+    content = {"v": _KEY_VERSION, "rv": revision, "start": "/".join(after)}
+    return base64.urlsafe_b64encode(orjson.dumps(content)).decode().rstrip("=")
 
 
 def _read_token(token: str) -> tuple[int, list[str]]:
     try:
-        revision, namespace, name = orjson.loads(base64.urlsafe_b64decode(token))
-        return int(revision), [str(namespace), str(name)]
-    except (ValueError, TypeError, binascii.Error) as exc:
-        message = "invalid continue token: continue key is not valid"
+        return _token_content(token)
+    except (ValueError, AttributeError, TypeError, KeyError) as exc:
+        message = f"invalid continue token: continue key is not valid: {exc}"
         raise statuses.bad_request(message) from exc
+
+
+def _token_content(token: str) -> tuple[int, list[str]]:
+    wrong = re.search(r"[^-_A-Za-z0-9]", token)
+    if wrong:
+        raise ValueError(f"illegal base64 data at input byte {wrong.start()}")
+    try:
+        decoded = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+    except binascii.Error as exc:
+        position = len(token) // 4 * 4
+        raise ValueError(f"illegal base64 data at input byte {position}") from exc
+    content = gojson.loads(decoded)
+    if content.get("v") != _KEY_VERSION:
+        raise ValueError(f"server does not recognize this encoded version {content.get('v')}")
+    if not content.get("rv"):
+        raise ValueError(f"incorrect encoded start resourceVersion (version {_KEY_VERSION})")
+    namespace, _, name = str(content["start"]).rpartition("/")
+    return int(content["rv"]), [namespace, name]

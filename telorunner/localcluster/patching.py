@@ -11,7 +11,7 @@ from typing import Any
 
 import orjson
 
-from telorunner.localcluster import statuses
+from telorunner.localcluster import gojson, statuses
 
 # Source: patchMergeKey of k8s.io/api/core/v1 and apimachinery's ObjectMeta.
 _MERGE_KEYS = {
@@ -32,20 +32,18 @@ _MERGE_KEYS = {
 Patch = Callable[[dict[str, Any], Any], Any]
 
 
-def apply_patch(content_type: str, obj: dict[str, Any], body: bytes) -> dict[str, Any]:
-    """Return the object with a patch applied; the given one stays as it is.
+def apply_patch(content_type: str, obj: dict[str, Any], body: bytes) -> tuple[dict[str, Any], str]:
+    """Return the object with a patch applied, and what refusals show; the given one stays as it is.
 
     Raises:
         StoreError: 415, the kind of patch is not known; 400 or 422, it cannot be applied.
     """
-    patch = _PATCHES.get(content_type.partition(";")[0].strip())
+    media_type = content_type.partition(";")[0].strip()
+    patch = _PATCHES.get(media_type)
     if patch is None:
         message = "415: Unsupported Media Type"
         raise statuses.StoreError(415, "UnsupportedMediaType", message, {})
-    try:
-        change = orjson.loads(body)
-    except ValueError as exc:
-        raise statuses.bad_request(f"error decoding patch: {exc}") from exc
+    change = _decoded(media_type, body)
     try:
         result = patch(copy.deepcopy(obj), change)
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as exc:
@@ -53,7 +51,38 @@ def apply_patch(content_type: str, obj: dict[str, Any], body: bytes) -> dict[str
         raise statuses.StoreError(422, "Invalid", message, {}) from exc
     if not isinstance(result, dict):
         raise statuses.bad_request("the patch does not leave an object")
-    return result
+    if patch is strategic_merge_patch:
+        # The kind of what is patched is known, whatever the patch says.
+        head = {field: obj[field] for field in ("kind", "apiVersion") if field in obj}
+        return {**result, **head}, _as_go_map(change)
+    return result, orjson.dumps(result).decode()
+
+
+def _as_go_map(value: Any) -> str:
+    """Return a value as Go prints it."""
+    if isinstance(value, dict):
+        members = (f"{key}:{_as_go_map(member)}" for key, member in sorted(value.items()))
+        return f"map[{' '.join(members)}]"
+    if isinstance(value, list):
+        return f"[{' '.join(map(_as_go_map, value))}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "<nil>" if value is None else str(value)
+
+
+def _decoded(media_type: str, body: bytes) -> Any:
+    is_list = _PATCHES[media_type] is json_patch
+    shown = "[]handlers.jsonPatchOp" if is_list else "map[string]interface {}"
+    try:
+        change = gojson.loads(body)
+        if isinstance(change, list if is_list else dict):
+            return change
+        what = gojson.kind_of_value(change)
+        problem = f"json: cannot unmarshal {what} into Go value of type {shown}"
+    except gojson.GoJsonError as exc:
+        problem = str(exc)
+    is_strategic = _PATCHES[media_type] is strategic_merge_patch
+    raise statuses.bad_request(problem if is_strategic else f"error decoding patch: {problem}")
 
 
 def merge_patch(target: Any, change: Any) -> Any:
@@ -148,8 +177,7 @@ def _put(document: Any, path: str, value: Any, *, must_exist: bool = False) -> N
         else:
             holder.insert(index, value)
         return
-    if must_exist and last not in holder:
-        raise KeyError(path)
+    # The real API's library lets a replacement add what is not there.
     holder[last] = value
 
 

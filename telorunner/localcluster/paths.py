@@ -28,6 +28,7 @@ class Paths:
 
     def __init__(self, kinds: Iterable[ResourceKind]) -> None:
         self._kinds = {(kind.group, kind.version, kind.plural): kind for kind in kinds}
+        self._groups = {group for group, _, _ in self._kinds}
         self._versions = {(group, version) for group, version, _ in self._kinds}
 
     def target(self, path: str) -> Target | None:
@@ -44,6 +45,8 @@ class Paths:
         else:
             return None
         if (group, version) not in self._versions:
+            if group in self._groups:
+                raise statuses.unknown_path()
             return None
         return self._in_group(group, version, rest)
 

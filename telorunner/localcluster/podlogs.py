@@ -89,6 +89,8 @@ def _log_request(pod: dict[str, Any], query: Mapping[str, str]) -> LogRequest:
         previous=flag(query, "previous"),
     )
     faults = _faults(request)
+    if query.get("stream"):
+        faults.append(not_allowed("stream", "may not be specified"))
     if faults:
         raise _invalid_options(request.pod, faults)
     return request

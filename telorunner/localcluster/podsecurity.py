@@ -1,253 +1,197 @@
-"""The Pod Security Standards `baseline` and `restricted`, with the real API's wording. Pure.
+"""Pod Security admission: what a namespace's labels demand and what a pod violates of it. Pure.
 
-Each check returns what is forbidden and what to do about it; they stand in the order in which a
-real cluster names them. Windows pods and AppArmor, SELinux and /proc mounts are not looked at:
-the local cluster has none of these.
+A level is made up of checks, each of which has changed with some versions; they stand in the order
+in which a real cluster names them.
 
-Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/
+Source: https://kubernetes.io/docs/concepts/security/pod-security-admission/
 """
 
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-Finding = tuple[str, str]
-Check = Callable[[dict[str, Any]], Finding | None]
+from telorunner.localcluster import baselinechecks, restrictedchecks
+from telorunner.localcluster.podcandidate import Candidate, Check, Finding, except_on_windows
+from telorunner.localcluster.validation import Fault, wrong
 
-_BASELINE_CAPABILITIES = frozenset(
-    (
-        "AUDIT_WRITE",
-        "CHOWN",
-        "DAC_OVERRIDE",
-        "FOWNER",
-        "FSETID",
-        "KILL",
-        "MKNOD",
-        "NET_BIND_SERVICE",
-        "SETFCAP",
-        "SETGID",
-        "SETPCAP",
-        "SETUID",
-        "SYS_CHROOT",
-    )
+_LABEL = "pod-security.kubernetes.io/"
+ENFORCE, AUDIT, WARN = "enforce", "audit", "warn"
+_MODES = (ENFORCE, AUDIT, WARN)
+_LEVELS = ("privileged", "baseline", "restricted")
+_VERSION = r"v1\.(0|[1-9][0-9]*)"
+_LATEST = "latest"
+
+_SYSCTLS = (
+    "kernel.shm_rmid_forced",
+    "net.ipv4.ip_local_port_range",
+    "net.ipv4.ip_unprivileged_port_start",
+    "net.ipv4.ping_group_range",
+    "net.ipv4.tcp_syncookies",
 )
-_RESTRICTED_VOLUMES = frozenset(
-    (
-        "configMap",
-        "csi",
-        "downwardAPI",
-        "emptyDir",
-        "ephemeral",
-        "image",
-        "persistentVolumeClaim",
-        "projected",
-        "secret",
-    )
+_SYSCTLS_27 = (*_SYSCTLS, "net.ipv4.ip_local_reserved_ports")
+_SYSCTLS_29 = (
+    *_SYSCTLS_27,
+    "net.ipv4.tcp_fin_timeout",
+    "net.ipv4.tcp_keepalive_intvl",
+    "net.ipv4.tcp_keepalive_probes",
+    "net.ipv4.tcp_keepalive_time",
 )
-_SECCOMP_TYPES = ("RuntimeDefault", "Localhost")
+_SYSCTLS_32 = (*_SYSCTLS_29, "net.ipv4.tcp_rmem", "net.ipv4.tcp_wmem")
+_SE_LINUX_TYPES = ("", "container_t", "container_init_t", "container_kvm_t")
 
 
-def violations(level: str, version: str, spec: dict[str, Any]) -> str | None:
-    """Return the sentence that tells what a pod violates, None where it may run.
+@dataclass(frozen=True)
+class Demand:
+    """A level and the version of its checks."""
 
-    `level` is privileged, baseline or restricted; one that is not known counts as restricted.
+    level: str
+    version: str
+
+    @property
+    def minor(self) -> float:
+        """Return the minor version, infinity for the latest."""
+        found = re.fullmatch(_VERSION, self.version)
+        return float(found[1]) if found else float("inf")
+
+    def may_refuse_more_than(self, other: "Demand") -> bool:
+        """Say whether pods that fulfil another demand may not fulfil this one."""
+        if self == other or self.level == _LEVELS[0]:
+            return False
+        is_as_lax = _LEVELS.index(self.level) <= _LEVELS.index(other.level)
+        return not (is_as_lax and self.version == other.version)
+
+    def __str__(self) -> str:
+        return f"{self.level}:{self.version}"
+
+
+# By the minor version from which on it is made in that way.
+_Versions = Mapping[int, Check]
+
+_BASELINE: tuple[_Versions, ...] = (
+    {0: baselinechecks.app_armor},
+    {0: baselinechecks.default_capabilities},
+    {0: baselinechecks.host_namespaces},
+    {0: baselinechecks.host_paths},
+    {0: baselinechecks.host_ports},
+    {34: baselinechecks.probe_hosts},
+    {0: baselinechecks.privileged},
+    {0: baselinechecks.proc_mounts},
+    {
+        0: baselinechecks.se_linux(_SE_LINUX_TYPES),
+        31: baselinechecks.se_linux((*_SE_LINUX_TYPES, "container_engine_t")),
+    },
+    {0: baselinechecks.annotated_seccomp, 19: baselinechecks.unconfined_seccomp},
+    {
+        0: baselinechecks.sysctls(_SYSCTLS),
+        27: baselinechecks.sysctls(_SYSCTLS_27),
+        29: baselinechecks.sysctls(_SYSCTLS_29),
+        32: baselinechecks.sysctls(_SYSCTLS_32),
+    },
+    {0: baselinechecks.host_processes},
+)
+_RESTRICTED: tuple[_Versions, ...] = (
+    {8: restrictedchecks.escalation, 25: except_on_windows(restrictedchecks.escalation)},
+    {22: restrictedchecks.no_capabilities, 25: except_on_windows(restrictedchecks.no_capabilities)},
+    {0: restrictedchecks.volume_types},
+    {0: restrictedchecks.non_root},
+    {23: restrictedchecks.root_user},
+    {
+        19: restrictedchecks.confined_seccomp,
+        25: except_on_windows(restrictedchecks.confined_seccomp),
+    },
+)
+# By the minor version from which on a stricter check takes the place of one of the baseline's.
+_REPLACED: Mapping[Check, int] = {
+    baselinechecks.default_capabilities: 22,
+    baselinechecks.host_paths: 0,
+    baselinechecks.unconfined_seccomp: 19,
+}
+
+
+def demand(labels: Mapping[str, str], mode: str) -> Demand:
+    """Return what a namespace demands of its pods; `mode` is "enforce", "audit" or "warn"."""
+    level = labels.get(f"{_LABEL}{mode}", _LEVELS[0])
+    return Demand(level, labels.get(f"{_LABEL}{mode}-version", _LATEST))
+
+
+def label_faults(labels: Mapping[str, str]) -> list[Fault]:
+    """Return what is wrong with the labels by which a namespace demands a level."""
+    faults = []
+    for mode in _MODES:
+        for name, is_known, why in (
+            (mode, _is_level, f"must be one of {', '.join(_LEVELS)}"),
+            (f"{mode}-version", _is_version, 'must be "latest" or "v1.x"'),
+        ):
+            value = labels.get(f"{_LABEL}{name}")
+            if value is not None and not is_known(value):
+                faults.append(wrong(f"metadata.labels[{_LABEL}{name}]", value, why))
+    return faults
+
+
+def _is_level(value: str) -> bool:
+    return value in _LEVELS
+
+
+def _is_version(value: str) -> bool:
+    return value == _LATEST or re.fullmatch(_VERSION, value) is not None
+
+
+def findings(asked: Demand, pod: dict[str, Any]) -> list[Finding]:
+    """Return what a pod violates, in order: (what is forbidden, what to do about it)."""
+    if asked.level == _LEVELS[0]:
+        return []
+    candidate = Candidate(pod["spec"], pod["metadata"].get("annotations") or {})
+    found = (check(candidate) for check in _checks(asked))
+    return [finding for finding in found if finding is not None]
+
+
+def violations(asked: Demand, pod: dict[str, Any]) -> str | None:
+    """Return the words that tell what a pod violates, None where it may run.
+
+    They follow "violates" or "would violate".
     """
-    if level == "privileged":
-        return None
-    checks = _BASELINE if level == "baseline" else _RESTRICTED
-    found = [finding for check in checks if (finding := check(spec)) is not None]
+    found = findings(asked, pod)
     if not found:
         return None
     listed = ", ".join(f"{what} ({advice})" for what, advice in found)
-    return f'violates PodSecurity "{level}:{version}": {listed}'
+    return f'PodSecurity "{asked}": {listed}'
 
 
-def _containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
-    return [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+def relabel_warnings(asked: Demand, namespace: str, pods: list[dict[str, Any]]) -> list[str]:
+    """Return what is said to whoever makes a namespace demand more than its pods fulfil."""
+    by_reason: dict[str, list[str]] = {}
+    for pod in pods:
+        reasons = ", ".join(what for what, _ in findings(asked, pod))
+        if reasons:
+            by_reason.setdefault(reasons, []).append(pod["metadata"]["name"])
+    if not by_reason:
+        return []
+    first = f'existing pods in namespace "{namespace}" violate the new PodSecurity enforce level'
+    told = (f"{_with_others(names)}: {reasons}" for reasons, names in by_reason.items())
+    return [f'{first} "{asked}"', *sorted(told)]
 
 
-def _context(container: dict[str, Any]) -> dict[str, Any]:
-    return container.get("securityContext") or {}
+def _with_others(names: list[str]) -> str:
+    first, *others = sorted(names)
+    if not others:
+        return first
+    return f"{first} (and {len(others)} other pod{'s' if len(others) > 1 else ''})"
 
 
-def _named(word: str, names: Iterable[str]) -> str:
-    quoted = [f'"{name}"' for name in names]
-    return f"{word}{'s' if len(quoted) > 1 else ''} {', '.join(quoted)}"
+def _checks(asked: Demand) -> Iterable[Check]:
+    baseline = _made(_BASELINE, asked.minor)
+    if asked.level == "baseline":
+        return baseline
+    kept = [check for check in baseline if check not in _REPLACED or asked.minor < _REPLACED[check]]
+    return [*kept, *_made(_RESTRICTED, asked.minor)]
 
 
-def _offenders(
-    spec: dict[str, Any], offends: Check | Callable[[dict[str, Any]], bool]
-) -> list[str]:
-    return [container["name"] for container in _containers(spec) if offends(container)]
-
-
-def _host_namespaces(spec: dict[str, Any]) -> Finding | None:
-    used = [f"{name}=true" for name in ("hostNetwork", "hostPID", "hostIPC") if spec.get(name)]
-    return ("host namespaces", ", ".join(used)) if used else None
-
-
-def _privileged(spec: dict[str, Any]) -> Finding | None:
-    names = _offenders(spec, lambda container: bool(_context(container).get("privileged")))
-    if not names:
-        return None
-    return (
-        "privileged",
-        f"{_named('container', names)} must not set securityContext.privileged=true",
-    )
-
-
-def _host_path(spec: dict[str, Any]) -> Finding | None:
-    names = [volume["name"] for volume in spec.get("volumes") or [] if "hostPath" in volume]
-    return ("hostPath volumes", _named("volume", names)) if names else None
-
-
-def _host_ports(spec: dict[str, Any]) -> Finding | None:
-    ports = {
-        container["name"]: [
-            port["hostPort"] for port in container.get("ports") or [] if port.get("hostPort")
-        ]
-        for container in _containers(spec)
-    }
-    names = [name for name, used in ports.items() if used]
-    if not names:
-        return None
-    numbers = sorted({port for used in ports.values() for port in used})
-    word = "hostPorts" if len(numbers) > 1 else "hostPort"
-    return "hostPort", f"{_named('container', names)} uses {word} {', '.join(map(str, numbers))}"
-
-
-def _baseline_capabilities(spec: dict[str, Any]) -> Finding | None:
-    added = {
-        container["name"]: set((_context(container).get("capabilities") or {}).get("add") or [])
-        - _BASELINE_CAPABILITIES
-        for container in _containers(spec)
-    }
-    names = [name for name, capabilities in added.items() if capabilities]
-    if not names:
-        return None
-    listed = ", ".join(f'"{name}"' for name in sorted(set().union(*added.values())))
-    who = _named("container", names)
-    advice = f"{who} must not include {listed} in securityContext.capabilities.add"
-    return "non-default capabilities", advice
-
-
-def _unconfined(spec: dict[str, Any]) -> Finding | None:
-    where = _settings(
-        spec, "seccompProfile", lambda value: (value or {}).get("type") == "Unconfined"
-    )
-    if not where:
-        return None
-    advice = f'{where} must not set securityContext.seccompProfile.type to "Unconfined"'
-    return "seccompProfile", advice
-
-
-def _volume_types(spec: dict[str, Any]) -> Finding | None:
-    bad = {
-        volume["name"]: source
-        for volume in spec.get("volumes") or []
-        for source in volume
-        if source != "name" and source not in _RESTRICTED_VOLUMES
-    }
-    if not bad:
-        return None
-    types = sorted(set(bad.values()))
-    verb = "uses" if len(bad) == 1 else "use"
-    word = "type" if len(types) == 1 else "types"
-    listed = ", ".join(f'"{source}"' for source in types)
-    advice = f"{_named('volume', bad)} {verb} restricted volume {word} {listed}"
-    return "restricted volume types", advice
-
-
-def _escalation(spec: dict[str, Any]) -> Finding | None:
-    names = _offenders(
-        spec, lambda container: _context(container).get("allowPrivilegeEscalation") is not False
-    )
-    if not names:
-        return None
-    advice = f"{_named('container', names)} must set securityContext.allowPrivilegeEscalation=false"
-    return "allowPrivilegeEscalation != false", advice
-
-
-def _restricted_capabilities(spec: dict[str, Any]) -> Finding | None:
-    keeping, adding, added = [], [], set()
-    for container in _containers(spec):
-        capabilities = _context(container).get("capabilities") or {}
-        if "ALL" not in (capabilities.get("drop") or []):
-            keeping.append(container["name"])
-        extra = set(capabilities.get("add") or []) - {"NET_BIND_SERVICE"}
-        if extra:
-            adding.append(container["name"])
-            added |= extra
-    advice = []
-    if keeping:
-        advice.append(
-            f'{_named("container", keeping)} must set securityContext.capabilities.drop=["ALL"]'
-        )
-    if adding:
-        listed = ", ".join(f'"{name}"' for name in sorted(added))
-        who = _named("container", adding)
-        advice.append(f"{who} must not include {listed} in securityContext.capabilities.add")
-    return ("unrestricted capabilities", "; ".join(advice)) if advice else None
-
-
-def _non_root(spec: dict[str, Any]) -> Finding | None:
-    wrong = _settings(spec, "runAsNonRoot", lambda value: value is False)
-    if wrong:
-        return "runAsNonRoot != true", f"{wrong} must not set securityContext.runAsNonRoot=false"
-    if _context(spec).get("runAsNonRoot"):
-        return None
-    names = _offenders(spec, lambda container: not _context(container).get("runAsNonRoot"))
-    if not names:
-        return None
-    advice = f"pod or {_named('container', names)} must set securityContext.runAsNonRoot=true"
-    return "runAsNonRoot != true", advice
-
-
-def _root_user(spec: dict[str, Any]) -> Finding | None:
-    where = _settings(spec, "runAsUser", lambda value: value == 0)
-    return ("runAsUser=0", f"{where} must not set runAsUser=0") if where else None
-
-
-def _seccomp(spec: dict[str, Any]) -> Finding | None:
-    wrong = _settings(
-        spec,
-        "seccompProfile",
-        lambda value: value is not None and value.get("type") not in _SECCOMP_TYPES,
-    )
-    if wrong:
-        advice = 'must not set securityContext.seccompProfile.type to "Unconfined"'
-        return "seccompProfile", f"{wrong} {advice}"
-    advice = 'must set securityContext.seccompProfile.type to "RuntimeDefault" or "Localhost"'
-    if (_context(spec).get("seccompProfile") or {}).get("type") in _SECCOMP_TYPES:
-        return None
-    names = _offenders(spec, lambda container: not _context(container).get("seccompProfile"))
-    return ("seccompProfile", f"pod or {_named('container', names)} {advice}") if names else None
-
-
-def _settings(spec: dict[str, Any], field: str, is_wrong: Callable[[Any], bool]) -> str:
-    """Return who sets a security context field wrongly: "pod and container ...", "" for nobody."""
-    parts = ["pod"] if is_wrong(_context(spec).get(field)) else []
-    names = _offenders(spec, lambda container: is_wrong(_context(container).get(field)))
-    if names:
-        parts.append(_named("container", names))
-    return " and ".join(parts)
-
-
-_BASELINE: tuple[Check, ...] = (
-    _baseline_capabilities,
-    _host_namespaces,
-    _host_path,
-    _host_ports,
-    _privileged,
-    _unconfined,
-)
-_RESTRICTED: tuple[Check, ...] = (
-    _host_namespaces,
-    _host_ports,
-    _privileged,
-    _escalation,
-    _restricted_capabilities,
-    _volume_types,
-    _non_root,
-    _root_user,
-    _seccomp,
-)
+def _made(checks: Iterable[_Versions], minor: float) -> list[Check]:
+    """Return the checks in the way in which a version makes them."""
+    made = []
+    for versions in checks:
+        since = [version for version in versions if version <= minor]
+        if since:
+            made.append(versions[max(since)])
+    return made

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from telorunner.localcluster.quantities import canonical
+from telorunner.localcluster.quantities import NOT_A_QUANTITY, canonical
 from telorunner.localcluster.statuses import kind_of
 from telorunner.localcluster.validation import (
     Fault,
@@ -53,11 +53,7 @@ def check_shape(obj: dict[str, Any]) -> None:
                 for amount in amounts.values():
                     canonical(str(amount))
             except ValueError as exc:
-                why = (
-                    "quantities must match the regular expression"
-                    " '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
-                )
-                raise undecodable(kind, why) from exc
+                raise undecodable(kind, NOT_A_QUANTITY) from exc
 
 
 def pod_faults(obj: dict[str, Any]) -> list[Fault]:

@@ -1,41 +1,92 @@
-"""What a ResourceQuota counts and when it refuses. Pure: objects in, amounts and sentences out."""
+"""What a ResourceQuota counts and when it refuses. Pure: objects in, amounts and sentences out.
 
-from collections.abc import Iterable
-from decimal import Decimal
+Source: https://kubernetes.io/docs/concepts/policy/resource-quotas/
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from telorunner.localcluster.quantities import canonical, total
-from telorunner.localcluster.resources import ResourceKind
-from telorunner.values.quantity import parse_quantity
+from telorunner.localcluster.defaulting import qos_class
+from telorunner.localcluster.podresources import container_amount, pod_amount
+from telorunner.localcluster.quantities import amount_of, canonical, total
+from telorunner.localcluster.resources import KNOWN_KINDS, ResourceKind
 
 _COMPUTE = ("cpu", "memory", "ephemeral-storage")
+# Of these a pod must say how much it needs where a quota limits them.
+_MUST_BE_SPECIFIED = ("cpu", "memory")
 # These resources may be counted by their bare name too.
 _COUNTED_BY_NAME = ("pods", "services", "secrets", "configmaps", "resourcequotas")
+_OF_SERVICES = ("services.nodeports", "services.loadbalancers")
+# A real cluster counts these; here there are none of them.
+_NEVER_USED = (
+    "persistentvolumeclaims",
+    "requests.storage",
+    "replicationcontrollers",
+    "count/persistentvolumeclaims",
+    "count/replicationcontrollers",
+)
 TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 def counts(kind: ResourceKind, name: str) -> bool:
     """Say whether a quota entry such as `pods` or `limits.cpu` is about objects of a kind."""
+    if kind.plural == "events":
+        return False
     if name == f"count/{kind.qualified}" or (name == kind.plural and name in _COUNTED_BY_NAME):
         return True
+    if kind.plural == "services":
+        return name in _OF_SERVICES
     return kind.plural == "pods" and _compute_name(name) is not None
 
 
 def usage(kind: ResourceKind, obj: dict[str, Any], name: str) -> str:
     """Return the quantity that one object takes of a quota entry that counts its kind."""
-    compute = _compute_name(name)
-    if compute is None:
-        is_over = kind.plural == "pods" and name == "pods" and _is_terminal(obj)
-        return "0" if is_over else "1"
-    if _is_terminal(obj):
+    if name.startswith("count/"):
+        return "1"
+    if name in _OF_SERVICES:
+        return str(_service_amount(obj["spec"], name))
+    if kind.plural == "pods" and (obj.get("status") or {}).get("phase") in TERMINAL_PHASES:
         return "0"
-    field, resource = compute
-    return _pod_amount(obj["spec"], field, resource)
+    compute = _compute_name(name)
+    return "1" if compute is None else pod_amount(obj["spec"], *compute) or "0"
 
 
 def used(kind: ResourceKind, objects: Iterable[dict[str, Any]], name: str) -> str:
     """Return what objects of one kind take together."""
-    return total(usage(kind, obj, name) for obj in objects)
+    return total(
+        usage(kind, obj, name)
+        for obj in objects
+        if name.startswith("count/") or not _is_overdue(obj["metadata"])
+    )
+
+
+def status(
+    found: dict[str, Any], objects_of: Callable[[str], list[dict[str, Any]]]
+) -> dict[str, Any]:
+    """Return the status of a quota: what is allowed and, of what can be counted, what is used.
+
+    `objects_of` returns its namespace's objects of a kind, by the plural name.
+    """
+    hard = found["spec"].get("hard") or {}
+    amounts = {name: "0" for name in hard if name in _NEVER_USED}
+    for kind in KNOWN_KINDS:
+        entries = [name for name in hard if counts(kind, name)]
+        if entries:
+            matching = [obj for obj in objects_of(kind.plural) if is_in_scope(found, kind, obj)]
+            amounts |= {name: used(kind, matching, name) for name in entries}
+    return {"hard": hard, "used": dict(sorted(amounts.items()))}
+
+
+def is_in_scope(found: dict[str, Any], kind: ResourceKind, obj: dict[str, Any]) -> bool:
+    """Say whether a quota is about an object, by its scopes."""
+    terms = [
+        {"scopeName": name, "operator": "Exists"} for name in found["spec"].get("scopes") or []
+    ]
+    terms += (found["spec"].get("scopeSelector") or {}).get("matchExpressions") or []
+    if not terms:
+        return True
+    return kind.plural == "pods" and all(_matches(term, obj["spec"]) for term in terms)
 
 
 def refusal(quota: dict[str, Any], asked: dict[str, str], taken: dict[str, str]) -> str | None:
@@ -47,8 +98,8 @@ def refusal(quota: dict[str, Any], asked: dict[str, str], taken: dict[str, str])
     exceeded = sorted(
         name
         for name, amount in asked.items()
-        if parse_quantity(amount) > 0
-        and parse_quantity(taken[name]) + parse_quantity(amount) > parse_quantity(str(hard[name]))
+        if amount_of(amount) > 0
+        and amount_of(taken[name]) + amount_of(amount) > amount_of(str(hard[name]))
     )
     if not exceeded:
         return None
@@ -66,13 +117,13 @@ def unspecified(quota: dict[str, Any], spec: dict[str, Any]) -> str | None:
     missing = []
     for name in sorted(quota["spec"].get("hard") or {}):
         compute = _compute_name(name)
-        if compute is None or compute[1] == "ephemeral-storage":
+        if compute is None or compute[1] not in _MUST_BE_SPECIFIED:
             continue
-        without = [
+        without = sorted(
             container["name"]
             for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
-            if compute[1] not in ((container.get("resources") or {}).get(compute[0]) or {})
-        ]
+            if container_amount(container, *compute) is None
+        )
         if without:
             missing.append(f"{name} for: {','.join(without)}")
     if not missing:
@@ -86,28 +137,49 @@ def _listed(names: list[str], amounts: dict[str, str]) -> str:
 
 def _compute_name(name: str) -> tuple[str, str] | None:
     """Return (requests or limits, resource) for an entry about compute resources."""
-    field, _, resource = name.rpartition(".")
+    field, _, resource = name.partition(".")
+    if field == "requests" and "/" in resource:
+        # Resources that only some nodes have, such as GPUs.
+        return field, resource
     if resource in _COMPUTE and field in ("requests", "limits"):
         return field, resource
     return ("requests", name) if name in _COMPUTE else None
 
 
-def _is_terminal(pod: dict[str, Any]) -> bool:
-    return (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
+def _service_amount(spec: dict[str, Any], name: str) -> int:
+    if name == "services.loadbalancers":
+        return int(spec.get("type") == "LoadBalancer")
+    has_node_ports = spec.get("type") in ("NodePort", "LoadBalancer")
+    return len(spec.get("ports") or []) if has_node_ports else 0
 
 
-def _pod_amount(spec: dict[str, Any], field: str, resource: str) -> str:
-    """Return the larger of what the containers need together and what an init container needs."""
+def _matches(term: dict[str, Any], spec: dict[str, Any]) -> bool:
+    """Say whether a pod is in a scope."""
+    name, operator = term["scopeName"], term["operator"]
+    if name == "PriorityClass":
+        given: str = spec.get("priorityClassName", "")
+        is_listed = given in (term.get("values") or [])
+        return {
+            "In": is_listed,
+            "NotIn": not is_listed,
+            "Exists": bool(given),
+            "DoesNotExist": not given,
+        }.get(operator, False)
+    is_best_effort = qos_class(spec) == "BestEffort"
+    is_terminating = spec.get("activeDeadlineSeconds") is not None
+    return {
+        "Terminating": is_terminating,
+        "NotTerminating": not is_terminating,
+        "BestEffort": is_best_effort,
+        "NotBestEffort": not is_best_effort,
+    }.get(name, False)
 
-    def amounts(group: str) -> list[str]:
-        return [
-            str(((container.get("resources") or {}).get(field) or {}).get(resource, "0"))
-            for container in spec.get(group) or []
-        ]
 
-    together = total(amounts("containers"))
-    largest = max(amounts("initContainers"), key=parse_quantity, default="0")
-    zero = Decimal(0)
-    if parse_quantity(largest) > max(parse_quantity(together), zero):
-        return canonical(largest)
-    return together
+def _is_overdue(metadata: dict[str, Any]) -> bool:
+    """Say whether an object should have been gone for as long as it was given to end."""
+    deleted_at = metadata.get("deletionTimestamp")
+    grace_seconds = metadata.get("deletionGracePeriodSeconds")
+    if deleted_at is None or grace_seconds is None:
+        return False
+    due = datetime.fromisoformat(deleted_at) + timedelta(seconds=grace_seconds)
+    return datetime.now(UTC) > due

@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Any
 
 from telorunner.localcluster.store import Change, Store, StoreError, timestamp
@@ -57,13 +58,19 @@ class EventRecorder:
         }
 
     def record(
-        self, reason: str, message: str, *, type_: str = NORMAL, field_path: str = ""
+        self,
+        reason: str,
+        message: str,
+        *,
+        type_: str = NORMAL,
+        field_path: str = "",
+        action: str = "",
     ) -> None:
         """Add an event; `field_path` names a container, as in `spec.containers{session}`.
 
-        One that cannot be recorded is dropped, as a kubelet does.
+        With an `action` it has the form of `events.k8s.io`, which a scheduler writes. One that
+        cannot be recorded is dropped, as a kubelet does.
         """
-        now = timestamp()
         involved = {**self._involved, "fieldPath": field_path} if field_path else self._involved
         # In hexadecimal, so that a list in order of names is one in order of time.
         name = f"{involved['name'][:_MAX_BASE_LENGTH]}.{_serial.next():x}"
@@ -72,17 +79,32 @@ class EventRecorder:
             "involvedObject": involved,
             "reason": reason,
             "message": message,
-            "source": self._source,
-            "firstTimestamp": now,
-            "lastTimestamp": now,
-            "count": 1,
             "type": type_,
-            "eventTime": None,
+            **(self._newer_fields(action) if action else self._older_fields()),
             "reportingComponent": self._component,
             "reportingInstance": self._host,
         }
         with suppress(StoreError):
             self._store.create("events", event)
+
+    def _older_fields(self) -> dict[str, Any]:
+        now = timestamp()
+        return {
+            "source": self._source,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "count": 1,
+            "eventTime": None,
+        }
+
+    def _newer_fields(self, action: str) -> dict[str, Any]:
+        return {
+            "source": {},
+            "firstTimestamp": None,
+            "lastTimestamp": None,
+            "eventTime": datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            "action": action,
+        }
 
 
 class EventLifetimes:

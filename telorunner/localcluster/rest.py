@@ -4,17 +4,20 @@ Everything but reading a body and answering a watch happens without waiting, so 
 get between each other's check and write.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import orjson
 from aiohttp import web
 
 from telorunner.localcluster import admission, deletion, listing, scheduling, statuses, strategies
-from telorunner.localcluster.bodies import decode_object, delete_options, place, without_nulls
+from telorunner.localcluster.bodies import Decoded, decode_object, place, redecode, without_nulls
+from telorunner.localcluster.negotiation import Form, accepted_form, partial
+from telorunner.localcluster.options import check_write_options, delete_options
 from telorunner.localcluster.patching import apply_patch
 from telorunner.localcluster.paths import Target, method_not_allowed
 from telorunner.localcluster.queries import list_query
+from telorunner.localcluster.resources import ResourceKind
 from telorunner.localcluster.store import Entry, Store
 from telorunner.localcluster.table import render_table
 from telorunner.localcluster.watching import Connections, Watch
@@ -70,82 +73,102 @@ class Rest:
         return await handler(request, target)
 
     async def _list(self, request: web.Request, target: Target) -> web.StreamResponse:
+        form = accepted_form(request, is_collection=True)
         query = list_query(target.kind.plural, request.query)
-        as_table = wants_table(request)
         if query.is_watch:
             with self._connections.hold():
-                watch = Watch(self._store, target, query, as_table=as_table)
+                watch = Watch(self._store, target, query, form)
                 return await watch.serve(request)
-        return _json(listing.list_objects(self._store, target, query, as_table=as_table))
+        return _json(listing.list_objects(self._store, target, query, form))
 
     async def _get(self, request: web.Request, target: Target) -> web.StreamResponse:
+        form = accepted_form(request)
         entry = self._entry(target)
-        if wants_table(request):
+        if form is Form.TABLE:
             version = {"resourceVersion": entry.obj["metadata"]["resourceVersion"]}
             return _json(orjson.dumps(render_table(target.kind, [entry.obj], version)))
-        return _json(entry.encoded)
+        return _json(entry.encoded if form is Form.OBJECT else orjson.dumps(partial(entry.obj)))
 
     async def _create(self, request: web.Request, target: Target) -> web.StreamResponse:
         kind = target.kind
         if kind.namespaced and target.namespace is None:
             raise method_not_allowed()
-        obj = decode_object(kind, request.content_type, await request.read())
+        check_write_options("Create", request.query)
+        decoded = decode_object(
+            kind, request.content_type, await request.read(), _validation(request)
+        )
+        obj = decoded.obj
         if kind.plural == "selfsubjectaccessreviews":
-            return _json(orjson.dumps({**obj, "status": {"allowed": True}}), status=201)
+            return _json(
+                orjson.dumps({**kind.head, **obj, "status": {"allowed": True}}), status=201
+            )
+        name = admission.name_in_refusals(obj)
         obj = place(target, without_nulls(obj))
-        name = obj["metadata"].get("name", "")
+        if obj["metadata"].get("resourceVersion"):
+            # Without a reason and as a 500, as the real API has it.
+            message = "resourceVersion should not be set on objects to be created"
+            raise statuses.StoreError(500, "", message)
         if kind.namespaced:
             admission.check_namespace(self._store, kind, target.scope, name)
         new = strategies.prepare_create(self._store, kind, obj)
         if kind.plural == "pods":
-            new = admission.apply_limit_ranges(self._store, target.scope, new)
-            admission.check_service_account(self._store, target.scope, new)
-        strategies.check(kind, new)
-        self._admit(target, new)
+            new = admission.mutate(self._store, target.scope, new, name)
+        strategies.check_new(kind, new)
+        warnings = admission.validate(self._store, kind, target.scope, new)
         if "dryRun" in request.query:
-            return _json(orjson.dumps(self._store.preview(kind.plural, new)), status=201)
-        return _json(self._encoded(target, self._store.create(kind.plural, new)), status=201)
-
-    def _admit(self, target: Target, new: dict[str, Any]) -> None:
-        if target.kind.plural == "pods":
-            admission.check_pod_security(self._store, target.scope, new)
-        if target.kind.namespaced:
-            admission.check_quotas(self._store, target.kind, target.scope, new)
+            encoded = orjson.dumps(self._store.preview(kind.plural, new))
+        else:
+            encoded = self._encoded(target, self._store.create(kind.plural, new))
+        return _json(encoded, status=201, warnings=[*decoded.warnings, *warnings])
 
     async def _update(self, request: web.Request, target: Target) -> web.StreamResponse:
-        body = await request.read()
-        obj = decode_object(target.kind, request.content_type, body)
+        check_write_options("Update", request.query)
+        decoded = decode_object(
+            target.kind, request.content_type, await request.read(), _validation(request)
+        )
+        obj = decoded.obj
         if target.subresource != "status":
             obj = without_nulls(obj)
         obj = place(target, obj)
-        return self._write(request, target, obj)
+        _check_precondition(target.kind, self._entry(target).obj, obj["metadata"])
+        return self._write(request, target, Decoded(obj, decoded.warnings))
 
     async def _patch(self, request: web.Request, target: Target) -> web.StreamResponse:
         body = await request.read()
+        check_write_options("Patch", request.query)
         old = self._entry(target).obj
-        patched = apply_patch(request.headers.get("Content-Type", ""), old, body)
-        if patched.get("metadata", {}).get("resourceVersion") == "":
-            patched["metadata"].pop("resourceVersion")
-        obj = decode_object(target.kind, "application/json", orjson.dumps(patched))
-        return self._write(request, target, place(target, obj))
+        patched, shown = apply_patch(request.headers.get("Content-Type", ""), old, body)
+        decoded = redecode(target.kind, patched, shown, _validation(request))
+        return self._write(
+            request, target, Decoded(place(target, decoded.obj), decoded.warnings), is_patch=True
+        )
 
     def _write(
-        self, request: web.Request, target: Target, obj: dict[str, Any]
+        self, request: web.Request, target: Target, decoded: Decoded, *, is_patch: bool = False
     ) -> web.StreamResponse:
-        kind = target.kind
+        kind, obj = target.kind, decoded.obj
         old = self._entry(target).obj
+        metadata = obj["metadata"]
+        if metadata.get("resourceVersion") in ("", "0", None):
+            metadata.pop("resourceVersion", None)
+        elif metadata["resourceVersion"] != old["metadata"]["resourceVersion"]:
+            raise statuses.modified(kind, target.name)
+        uid = metadata.pop("uid", None)
+        another = uid if is_patch and uid != old["metadata"]["uid"] else None
+        warnings = list(decoded.warnings)
         if target.subresource != "status":
-            version = obj["metadata"].get("resourceVersion")
-            if version not in (None, "", old["metadata"]["resourceVersion"]):
-                raise statuses.modified(kind, target.name)
             obj = strategies.prepare_update(kind, old, obj)
-            strategies.check(kind, obj)
+            strategies.check_update(kind, old, obj, uid=another)
+            warnings += admission.validate_update(self._store, kind, old, obj)
         if "dryRun" in request.query:
-            return _json(orjson.dumps(obj))
+            shown = self._store.preview_replacement(
+                kind.plural, obj, subresource=target.subresource
+            )
+            return _json(orjson.dumps(shown), warnings=warnings)
         new = self._store.replace(kind.plural, obj, subresource=target.subresource)
         encoded = self._encoded(target, new)
         deletion.finish_if_released(self._store, kind, new)
-        return _json(encoded)
+        return _json(encoded, warnings=warnings)
 
     async def _delete(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = delete_options(await request.read(), request.query)
@@ -185,10 +208,27 @@ class Rest:
         return self._store.entry(target.kind.plural, scope, metadata["name"]).encoded
 
 
-def wants_table(request: web.Request) -> bool:
-    """Say whether the client asks for a Table first, as kubectl does for `get`."""
-    return "as=Table" in request.headers.get("Accept", "").partition(",")[0]
+def _check_precondition(kind: ResourceKind, old: dict[str, Any], given: dict[str, Any]) -> None:
+    """Check that the version of an update is one and that its uid is the object's.
+
+    Raises:
+        StoreError: 409 or 500, it is not.
+    """
+    version = given.get("resourceVersion") or "0"
+    if not version.isdecimal():
+        message = f'strconv.ParseUint: parsing "{version}": invalid syntax'
+        raise statuses.StoreError(500, "", message)
+    if given.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
+        raise statuses.other_uid(kind, old["metadata"], given["uid"])
 
 
-def _json(body: bytes, *, status: int = 200) -> web.Response:
-    return web.Response(body=body, status=status, content_type="application/json")
+def _validation(request: web.Request) -> str:
+    return request.query.get("fieldValidation") or "Warn"
+
+
+def _json(body: bytes, *, status: int = 200, warnings: Iterable[str] = ()) -> web.Response:
+    response = web.Response(body=body, status=status, content_type="application/json")
+    for warning in warnings:
+        quoted = warning.replace("\\", "\\\\").replace('"', '\\"')
+        response.headers.add("Warning", f'299 - "{quoted}"')
+    return response

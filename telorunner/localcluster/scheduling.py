@@ -109,38 +109,50 @@ class Scheduler:
             return
         if pod["spec"]["schedulerName"] != _SCHEDULER or pod["spec"].get("schedulingGates"):
             return
-        obstacle = self._obstacle(pod)
-        if obstacle is None:
+        obstacles = self._obstacles(pod)
+        if not obstacles:
             bind(self._store, pod, NODE_NAME)
             message = f"Successfully assigned {namespace}/{name} to {NODE_NAME}"
-            EventRecorder(self._store, pod, _SCHEDULER).record("Scheduled", message)
+            self._record(pod, "Scheduled", message, action="Binding")
         else:
-            self._note_obstacle(pod, f"0/1 nodes are available: 1 {obstacle}. {_NOT_HELPFUL}")
+            found = ", ".join(sorted(f"1 {obstacle}" for obstacle in obstacles))
+            self._note_obstacle(pod, f"0/1 nodes are available: {found}. {_NOT_HELPFUL}")
+
+    def _record(self, pod: dict[str, Any], reason: str, message: str, **fields: str) -> None:
+        events = EventRecorder(self._store, pod, _SCHEDULER, host=f"{_SCHEDULER}-{NODE_NAME}")
+        events.record(reason, message, **fields)
 
     def _note_obstacle(self, pod: dict[str, Any], message: str) -> None:
         conditions = (pod.get("status") or {}).get("conditions") or []
         if any(condition.get("message") == message for condition in conditions):
             return
-        condition = {"status": "False", "reason": "Unschedulable", "message": message}
+        condition = {
+            "observedGeneration": pod["metadata"].get("generation", 1),
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+        }
         status = _with_condition(pod, condition)
         self._store.replace("pods", {**pod, "status": status}, subresource="status")
-        events = EventRecorder(self._store, pod, _SCHEDULER)
-        events.record("FailedScheduling", message, type_=WARNING)
+        self._record(pod, "FailedScheduling", message, type_=WARNING, action="Scheduling")
 
-    def _obstacle(self, pod: dict[str, Any]) -> str | None:
-        """Return why the node does not do for a pod, None where it does."""
+    def _obstacles(self, pod: dict[str, Any]) -> list[str]:
+        """Return why the node does not do for a pod; nothing where it does."""
         node = self._store.get("nodes", "", NODE_NAME)
         labels = node["metadata"].get("labels") or {}
         wanted = pod["spec"].get("nodeSelector") or {}
         if not wanted.items() <= labels.items():
-            return "node(s) didn't match Pod's node affinity/selector"
+            return ["node(s) didn't match Pod's node affinity/selector"]
         if node["spec"].get("unschedulable"):
-            return "node(s) were unschedulable"
-        for index, amount in enumerate(_requests(pod)):
-            resource = _RESOURCES[index]
-            if self._taken[index] + amount > parse_quantity(ALLOCATABLE[resource]):
-                return f"Insufficient {resource}"
-        return "Too many pods" if len(self._asked) >= int(ALLOCATABLE["pods"]) else None
+            return ["node(s) were unschedulable"]
+        obstacles = [
+            f"Insufficient {resource}"
+            for resource, taken, amount in zip(_RESOURCES, self._taken, _requests(pod), strict=True)
+            if taken + amount > parse_quantity(ALLOCATABLE[resource])
+        ]
+        if len(self._asked) >= int(ALLOCATABLE["pods"]):
+            obstacles.append("Too many pods")
+        return obstacles
 
 
 def bind(store: Store, pod: dict[str, Any], node: str) -> None:
@@ -166,7 +178,6 @@ def _with_condition(pod: dict[str, Any], condition: dict[str, Any]) -> dict[str,
     ]
     scheduled = {
         "type": "PodScheduled",
-        "observedGeneration": pod["metadata"].get("generation", 1),
         "lastProbeTime": None,
         "lastTransitionTime": timestamp(),
         **condition,

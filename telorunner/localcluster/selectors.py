@@ -2,19 +2,16 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from telorunner.localcluster import statuses
-from telorunner.localcluster.validation import LABEL_VALUE, NOT_A_LABEL_VALUE, wrong
+from telorunner.localcluster.labelselectors import parse_labels
+
+_COMMA = r"(?<!\\),"
+# Truth values, which are false where they are left out.
+_TRUTHS = ("spec.hostNetwork", "spec.unschedulable")
 
 Matcher = Callable[[dict[str, Any]], bool]
-
-_TOKEN = re.compile(r"\s*(==|!=|=|!|\(|\)|,|<|>|[^\s=!(),<>]+)")
-_KEY = re.compile(
-    r"(?:[a-z0-9](?:[-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
-)
-_OPERATORS = "in, notin, =, ==, !=, gt, lt"
 
 # The fields that can be selected besides metadata.name and metadata.namespace, which each kind has.
 SELECTABLE_FIELDS = {
@@ -26,6 +23,7 @@ SELECTABLE_FIELDS = {
         "spec.hostNetwork",
         "status.phase",
         "status.podIP",
+        "status.podIPs",
         "status.nominatedNodeName",
     ),
     "events": (
@@ -48,42 +46,6 @@ SELECTABLE_FIELDS = {
 }
 
 
-@dataclass(frozen=True)
-class Requirement:
-    """One condition of a label selector; `operator` is in, notin, exists, !, gt or lt."""
-
-    key: str
-    operator: str
-    values: frozenset[str] = frozenset()
-
-    def __post_init__(self) -> None:
-        for value in self.values:
-            if not re.fullmatch(LABEL_VALUE, value):
-                fault = wrong(f"values[0][{self.key}]", value, NOT_A_LABEL_VALUE)
-                raise _unreadable(f"{fault['field']}: {fault['message']}")
-
-    def matches(self, labels: dict[str, str]) -> bool:
-        """Say whether an object with those labels satisfies the condition."""
-        value = labels.get(self.key)
-        match self.operator:
-            case "exists":
-                return value is not None
-            case "!":
-                return value is None
-            case "in":
-                return value in self.values
-            case "notin":
-                return value not in self.values
-            case _:
-                return self._compares(value)
-
-    def _compares(self, value: str | None) -> bool:
-        bound = next(iter(self.values))
-        if value is None or not re.fullmatch(r"-?\d+", value) or not re.fullmatch(r"-?\d+", bound):
-            return False
-        return int(value) > int(bound) if self.operator == "gt" else int(value) < int(bound)
-
-
 def selector(resource: str, labels: str, fields: str) -> Matcher | None:
     """Return what tells whether an object is selected; None where everything is.
 
@@ -104,28 +66,6 @@ def selector(resource: str, labels: str, fields: str) -> Matcher | None:
     return matches
 
 
-def parse_labels(text: str) -> list[Requirement]:
-    """Return the conditions of a label selector, none for an empty one.
-
-    Raises:
-        StoreError: 400, it cannot be read.
-    """
-    tokens = _TOKEN.findall(text)
-    requirements: list[Requirement] = []
-    position = 0
-    while position < len(tokens):
-        if requirements:
-            if tokens[position] != ",":
-                message = f"found '{tokens[position]}', expected: ',' or 'end of string'"
-                raise statuses.bad_request(message)
-            position += 1
-            if position == len(tokens):
-                raise statuses.bad_request("found '', expected: identifier after ','")
-        requirement, position = _requirement(tokens, position)
-        requirements.append(requirement)
-    return requirements
-
-
 def parse_fields(resource: str, text: str) -> list[tuple[str, str, bool]]:
     """Return (path, value, whether it must be equal) for each condition of a field selector.
 
@@ -133,54 +73,41 @@ def parse_fields(resource: str, text: str) -> list[tuple[str, str, bool]]:
         StoreError: 400, it cannot be read or names a field that cannot be selected.
     """
     conditions = []
-    for term in filter(None, text.split(",")):
-        match = re.fullmatch(r"([^=!]*)(!=|==|=)(.*)", term)
+    for term in filter(None, re.split(_COMMA, text)):
+        match = re.search("!=|==|=", term)
         if match is None:
             message = f"invalid selector: '{text}'; can't understand '{term}'"
             raise statuses.bad_request(message)
-        path, operator, value = match.groups()
-        allowed = ("metadata.name", "metadata.namespace", *SELECTABLE_FIELDS.get(resource, ()))
-        if path not in allowed:
-            raise statuses.bad_request(f"field label not supported: {path}")
-        conditions.append((path, value, operator != "!="))
+        path, value = term[: match.start()], _unescaped(term[match.end() :])
+        _check_field(resource, path)
+        conditions.append((path, value, match.group() != "!="))
     return conditions
 
 
-def _requirement(tokens: list[str], position: int) -> tuple[Requirement, int]:
-    """Read one condition; return it and the position after it."""
-    rest = tokens[position:]
-    if rest[:1] == ["!"]:
-        return Requirement(_key(rest[1:2]), "!"), position + 2
-    key = _key(rest[:1])
-    operator = rest[1] if len(rest) > 1 else ","
-    if operator == ",":
-        return Requirement(key, "exists"), position + 1
-    if operator in ("=", "==", "!=", ">", "<"):
-        # An equals sign with nothing after it asks for the empty value.
-        value = rest[2] if len(rest) > 2 and rest[2] != "," else ""
-        name = {"!=": "notin", ">": "gt", "<": "lt"}.get(operator, "in")
-        taken = 3 if len(rest) > 2 and rest[2] != "," else 2
-        return Requirement(key, name, frozenset((value,))), position + taken
-    if operator in ("in", "notin"):
-        if rest[2:3] != ["("] or ")" not in rest:
-            found = rest[2] if len(rest) > 2 else ""
-            raise _unreadable(f"found '{found}' expected: '('")
-        end = rest.index(")")
-        values = frozenset(rest[3:end]) - {","}
-        return Requirement(key, operator, values), position + end + 1
-    raise _unreadable(f"found '{operator}', expected: {_OPERATORS}")
+def _unescaped(value: str) -> str:
+    """Return a value without its backslashes.
+
+    Raises:
+        StoreError: 400, a backslash or an equals sign does not stand there rightly.
+    """
+    if match := re.search(r"\\([^\\,=]|$)", re.sub(r"\\[\\,=]", "", value)):
+        raise statuses.bad_request(
+            f"invalid field selector: invalid escape sequence: {match.group()}"
+        )
+    if "=" in re.sub(r"\\[\\,=]", "", value):
+        raise statuses.bad_request(
+            f"invalid field selector: unescaped character in value: {ord('=')}"
+        )
+    return re.sub(r"\\(.)", r"\1", value)
 
 
-def _key(tokens: list[str]) -> str:
-    if not tokens or not _KEY.fullmatch(tokens[0]):
-        found = tokens[0] if tokens else ""
-        message = f"found '{found}', expected: !, identifier, or 'end of string'"
-        raise statuses.bad_request(message)
-    return tokens[0]
-
-
-def _unreadable(why: str) -> statuses.StoreError:
-    return statuses.bad_request(f"unable to parse requirement: {why}")
+def _check_field(resource: str, path: str) -> None:
+    if path in ("metadata.name", "metadata.namespace", *SELECTABLE_FIELDS.get(resource, ())):
+        return
+    if resource in SELECTABLE_FIELDS:
+        raise statuses.bad_request(f"field label not supported: {path}")
+    message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
+    raise statuses.bad_request(message)
 
 
 def _field(obj: dict[str, Any], path: str) -> str:
@@ -191,4 +118,6 @@ def _field(obj: dict[str, Any], path: str) -> str:
         value = value.get("component")
     if isinstance(value, bool):
         return "true" if value else "false"
-    return "" if value is None else str(value)
+    if value is None:
+        return "false" if path in _TRUTHS else ""
+    return str(value)

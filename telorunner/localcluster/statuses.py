@@ -6,11 +6,16 @@ business of the modules that raise it.
 
 from typing import Any
 
+import orjson
+
 from telorunner.localcluster.resources import KINDS_BY_PLURAL, ResourceKind
 
 
 class StoreError(Exception):
-    """A request that the API refuses: HTTP status, one-word reason, message and details."""
+    """A request that the API refuses: HTTP status, one-word reason, message and details.
+
+    `reason` is "" where the real API gives none.
+    """
 
     def __init__(
         self,
@@ -34,8 +39,9 @@ class StoreError(Exception):
             "metadata": self.list_metadata,
             "status": "Failure",
             "message": self.message,
-            "reason": self.reason,
         }
+        if self.reason:
+            status["reason"] = self.reason
         if self.details is not None:
             status["details"] = self.details
         status["code"] = self.status_code
@@ -102,6 +108,17 @@ def conflict(kind: ResourceKind, name: str, why: str) -> StoreError:
     return StoreError(409, "Conflict", message, _details(kind, name))
 
 
+def other_uid(kind: ResourceKind, metadata: dict[str, Any], given: str) -> StoreError:
+    """Return 409 for an update that means another object of that name."""
+    parts = ("/registry", kind.plural, metadata.get("namespace", ""), metadata["name"])
+    why = (
+        f"StorageError: invalid object, Code: 4, Key: {'/'.join(filter(None, parts))},"
+        " ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition:"
+        f" {given}, UID in object meta: {metadata['uid']}"
+    )
+    return conflict(kind, metadata["name"], why)
+
+
 def modified(kind: ResourceKind, name: str) -> StoreError:
     """Return 409 for a stale resourceVersion."""
     why = (
@@ -142,7 +159,8 @@ def invalid(kind: ResourceKind, name: str, causes: list[dict[str, str]]) -> Stor
 
     `causes` are dicts with `reason`, `message` and `field`, as in `status.details.causes`.
     """
-    parts = [f"{cause['field']}: {cause['message']}" for cause in causes]
+    # A fault that was found twice is told once in the message.
+    parts = list(dict.fromkeys(f"{cause['field']}: {cause['message']}" for cause in causes))
     text = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
     shown = f"{kind.kind}.{kind.group}" if kind.group else kind.kind
     details: dict[str, Any] = {"name": name} if name else {}
@@ -150,3 +168,11 @@ def invalid(kind: ResourceKind, name: str, causes: list[dict[str, str]]) -> Stor
         details["group"] = kind.group
     details |= {"kind": kind.kind, "causes": causes}
     return StoreError(422, "Invalid", f'{shown} "{name}" is invalid: {text}', details)
+
+
+def invalid_patch(shown: str, why: str) -> StoreError:
+    """Return 422 for a patch that leaves no object; `shown` is it or what it leaves, as text."""
+    quoted = orjson.dumps(shown).decode()
+    message = f"Invalid value: {quoted}: {why}"
+    cause = {"reason": "FieldValueInvalid", "message": message, "field": "patch"}
+    return StoreError(422, "Invalid", f' "" is invalid: patch: {message}', {"causes": [cause]})

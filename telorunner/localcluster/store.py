@@ -165,11 +165,7 @@ class Store:
         key = (metadata.get("namespace", ""), name)
         old = self.get(resource, *key)
         if metadata.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
-            why = (
-                f"Precondition failed: UID in precondition: {metadata['uid']},"
-                f" UID in object meta: {old['metadata']['uid']}"
-            )
-            raise statuses.conflict(kind, name, why)
+            raise statuses.other_uid(kind, old["metadata"], metadata["uid"])
         version = old["metadata"]["resourceVersion"]
         if metadata.get("resourceVersion", version) != version:
             raise statuses.modified(kind, name)
@@ -177,6 +173,18 @@ class Store:
         if new == old:
             return old
         return self._write(resource, key, "MODIFIED", new, old)
+
+    def preview_replacement(
+        self, resource: str, obj: dict[str, Any], *, subresource: str = ""
+    ) -> dict[str, Any]:
+        """Return what replacing an object would leave, without replacing it.
+
+        Raises:
+            StoreError: 404, there is none.
+        """
+        metadata = obj["metadata"]
+        old = self.get(resource, metadata.get("namespace", ""), metadata["name"])
+        return _successor(old, obj, subresource)
 
     def remove(
         self, resource: str, namespace: str, name: str, *, last: dict[str, Any] | None = None

@@ -8,8 +8,21 @@ import base64
 from collections.abc import Callable
 from typing import Any
 
-from telorunner.localcluster import podvalidation, statuses, validation
-from telorunner.localcluster.defaulting import default_pod, default_service, new_pod_status
+from telorunner.localcluster import (
+    limitranges,
+    limitvalidation,
+    podvalidation,
+    statuses,
+    validation,
+)
+from telorunner.localcluster.defaulting import (
+    default_pod,
+    default_quota,
+    default_service,
+    new_pod_status,
+)
+from telorunner.localcluster.metadata import new_faults, update_faults
+from telorunner.localcluster.quantities import NOT_A_QUANTITY
 from telorunner.localcluster.resources import ResourceKind
 from telorunner.localcluster.store import Store
 from telorunner.localcluster.validation import Fault
@@ -32,7 +45,9 @@ _NEW_STATUS: dict[str, dict[str, Any]] = {
 _FAULTS: dict[str, Callable[[dict[str, Any]], list[Fault]]] = {
     "configmaps": validation.configmap_faults,
     "ingresses": validation.ingress_faults,
+    "limitranges": limitvalidation.limit_range_faults,
     "pods": podvalidation.pod_faults,
+    "resourcequotas": limitvalidation.quota_faults,
     "secrets": validation.secret_faults,
     "services": validation.service_faults,
 }
@@ -88,20 +103,43 @@ def with_defaults(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
         case "services":
             return default_service(obj)
         case "secrets":
-            validation.check_base64(kind, obj)
             return _secret(obj)
-        case "configmaps":
-            validation.check_base64(kind, obj)
+        case "limitranges" | "resourcequotas":
+            return _with_amounts(kind, obj)
     return dict(obj)
 
 
-def check(kind: ResourceKind, obj: dict[str, Any]) -> None:
-    """Check an object after its defaults.
+def _with_amounts(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
+    try:
+        if kind.plural == "limitranges":
+            return limitranges.default_limit_range(obj)
+        return default_quota(obj)
+    except ValueError as exc:
+        raise validation.undecodable(kind, NOT_A_QUANTITY) from exc
+
+
+def check_new(kind: ResourceKind, obj: dict[str, Any]) -> None:
+    """Check a new object after its defaults.
 
     Raises:
         StoreError: 422, with all its faults.
     """
-    faults = validation.metadata_faults(kind, obj)
+    _check(kind, obj, new_faults(kind, obj))
+
+
+def check_update(
+    kind: ResourceKind, old: dict[str, Any], new: dict[str, Any], *, uid: str | None = None
+) -> None:
+    """Check what an object is to become; `uid` is another one that a patch gave it.
+
+    Raises:
+        StoreError: 422, with all its faults.
+    """
+    faults = update_faults(kind, old, new, uid=uid)
+    _check(kind, new, [*faults, *_immutable_faults(kind, old, new)])
+
+
+def _check(kind: ResourceKind, obj: dict[str, Any], faults: list[Fault]) -> None:
     if kind.plural in _FAULTS:
         faults += _FAULTS[kind.plural](obj)
     if faults:
@@ -112,7 +150,7 @@ def prepare_update(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any])
     """Return what an object becomes in an update: the status and what only the API sets are kept.
 
     Raises:
-        StoreError: 409 or 422, something changes that may not.
+        StoreError: 400 or 422, it has not the shape of its kind or lacks a version.
     """
     if kind.plural in _NEED_VERSION and not obj["metadata"].get("resourceVersion"):
         raise _version_missing(kind, old["metadata"]["name"])
@@ -128,9 +166,6 @@ def prepare_update(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any])
         new = {**{field: new[field] for field in new if field != "status"}}
         if "status" in old:
             new["status"] = old["status"]
-    faults = list(_immutable_faults(kind, old, new))
-    if faults:
-        raise statuses.invalid(kind, old["metadata"]["name"], faults)
     if "generation" in metadata and new.get("spec") != old.get("spec"):
         new["metadata"]["generation"] = metadata["generation"] + 1
     return new
@@ -151,9 +186,6 @@ def _merged_metadata(old: dict[str, Any], given: dict[str, Any]) -> dict[str, An
 
 
 def _immutable_faults(kind: ResourceKind, old: dict[str, Any], new: dict[str, Any]) -> list[Fault]:
-    uid = new["metadata"].get("uid")
-    if uid not in (None, old["metadata"]["uid"]):
-        return [validation.wrong("metadata.uid", uid, "field is immutable")]
     match kind.plural:
         case "configmaps" | "secrets":
             return _frozen_data_faults(kind, old, new)
@@ -185,9 +217,8 @@ def _frozen_data_faults(
     if not old.get("immutable"):
         return []
     why = "field is immutable when `immutable` is set"
-    if not new.get("immutable"):
-        return [validation.not_allowed("immutable", why)]
-    return [
+    faults = [] if new.get("immutable") else [validation.not_allowed("immutable", why)]
+    return faults + [
         validation.not_allowed(field, why)
         for field in ("data", "binaryData")
         if (old.get(field) or {}) != (new.get(field) or {})

@@ -73,10 +73,8 @@ class Attach:
         if not (asked.stdin or asked.stdout or asked.stderr):
             return _text(400, "you must specify at least 1 of stdin, stdout, stderr")
         if request.headers.get("Upgrade", "").lower() != "websocket":
-            raise statuses.bad_request("unable to upgrade: only WebSocket is served here")
+            raise statuses.bad_request("Upgrade request required")
         protocol = _protocol(request)
-        if protocol is None:
-            return web.Response(status=403)
         container = None
         try:
             container = self._container(asked)
@@ -84,6 +82,8 @@ class Attach:
             if protocol != V5:
                 return _text(exc.status_code, exc.message)
             failure = _failure(exc.message)
+        if protocol is None:
+            return web.Response(status=403)
         socket = web.WebSocketResponse(
             protocols=(protocol,) if protocol else (),
             compress=False,
@@ -93,7 +93,7 @@ class Attach:
         with self._connections.hold():
             await socket.prepare(request)
             # Whoever has the handshake knows from this frame that the stream is open.
-            await socket.send_bytes(bytes((STDOUT,)))
+            await socket.send_bytes(bytes((_first_channel(asked),)))
             if container is None:
                 await socket.send_bytes(bytes((ERROR,)) + failure)
             else:
@@ -129,6 +129,7 @@ class _Session:
         self._container = container
         self._asked = asked
         self._ends_input = asked.is_stdin_once and not container.tty
+        self._takes_sizes = True
 
     async def run(self, *, with_status: bool) -> None:
         """Relay until the container has ended or the client has; tell the client of the former."""
@@ -145,7 +146,8 @@ class _Session:
             await self._socket.send_bytes(bytes((ERROR,)) + _SUCCESS)
 
     async def _send_output(self, attachment: Attachment) -> None:
-        wanted = {STDOUT: self._asked.stdout, STDERR: self._asked.stderr}
+        stderr = self._asked.stderr and not self._asked.tty
+        wanted = {STDOUT: self._asked.stdout, STDERR: stderr}
         while (piece := await attachment.read()) is not None:
             stream, data = piece
             if data and wanted.get(stream):
@@ -167,21 +169,38 @@ class _Session:
             if channel == STDIN and self._asked.stdin and payload:
                 await attachment.write_stdin(payload)
             elif channel == RESIZE:
-                self._resize(payload)
+                if not self._takes_sizes:
+                    # Nobody reads the sizes any more, and what comes behind one waits for ever.
+                    await asyncio.Event().wait()
+                self._takes_sizes = self._resize(payload)
             elif channel == CLOSE and payload == bytes((STDIN,)):
                 if not self._ends_input:
                     # As with containerd: input that may come again ends only this client's stay.
                     return
                 await attachment.close_stdin()
 
-    def _resize(self, payload: bytes) -> None:
+    def _resize(self, payload: bytes) -> bool:
+        """Resize the terminal; return whether sizes go on being taken: not after a wrong one.
+
+        Source: k8s.io/kubelet/pkg/cri/streaming/remotecommand, handleResizeEvents
+        """
         try:
             size = orjson.loads(payload)
             columns, rows = int(size["Width"]), int(size["Height"])
         except (ValueError, TypeError, KeyError):
-            return
-        if 0 < columns <= _MAX_TERMINAL_SIDE and 0 < rows <= _MAX_TERMINAL_SIDE:
+            return False
+        if not (0 <= columns <= _MAX_TERMINAL_SIDE and 0 <= rows <= _MAX_TERMINAL_SIDE):
+            return False
+        if columns and rows:
             self._container.resize(columns, rows)
+        return True
+
+
+def _first_channel(asked: AttachRequest) -> int:
+    """Return the lowest channel that the client may be written to on."""
+    if asked.stdout:
+        return STDOUT
+    return STDERR if asked.stderr else ERROR
 
 
 def _protocol(request: web.Request) -> str | None:

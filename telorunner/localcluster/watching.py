@@ -5,6 +5,7 @@ task of its request; `Connections` ends them all when the server stops.
 """
 
 import asyncio
+import math
 import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ import orjson
 from aiohttp import web
 
 from telorunner.localcluster import listing
+from telorunner.localcluster.negotiation import Form, partial
 from telorunner.localcluster.paths import Target
 from telorunner.localcluster.queries import ListQuery
 from telorunner.localcluster.store import Change, Store, StoreError
@@ -22,6 +24,9 @@ from telorunner.localcluster.table import render_table
 # A real API server ends watches without a timeout after 30 to 60 minutes.
 MIN_WATCH_SECONDS = 1800
 BOOKMARK_SECONDS = 60.0
+# Before a watch ends it is told where to go on, if it is not shorter than this.
+# Source: k8s.io/apiserver/pkg/storage/cacher, nextBookmarkTime.
+LAST_BOOKMARK_SECONDS = 2.0
 # What is handed to the socket at once; writing waits where the client reads slowly.
 WRITE_BYTES = 256 * 1024
 
@@ -54,11 +59,11 @@ class Connections:
 class Watch:
     """One watch of one collection."""
 
-    def __init__(self, store: Store, target: Target, query: ListQuery, *, as_table: bool) -> None:
+    def __init__(self, store: Store, target: Target, query: ListQuery, form: Form) -> None:
         self._store = store
         self._target = target
         self._query = query
-        self._as_table = as_table
+        self._form = form
         self._has_columns = False
         self._history = store.history(target.kind.plural)
 
@@ -79,13 +84,17 @@ class Watch:
         loop = asyncio.get_running_loop()
         end = loop.time() + self._seconds()
         revision = self._query.revision or 0
+        bookmarks = self._bookmark_times(loop.time(), end)
         if self._query.wants_initial_events:
+            listing.check_version_exists(self._store, self._query.revision)
             # NB: the list and the position belong together, nothing may wait between them.
             revision, position = self._store.revision, self._history.end
             await self._write(response, list(self._initial_lines(revision)))
+        elif self._query.revision is None:
+            revision, position = self._store.revision, self._history.end
         else:
             position = self._history.position_after(revision)
-        next_bookmark = loop.time() + BOOKMARK_SECONDS
+        due = next(bookmarks)
         while True:
             changes = self._history.read(position)
             position += len(changes)
@@ -93,17 +102,28 @@ class Watch:
             if position != self._history.end:
                 continue
             try:
-                async with asyncio.timeout_at(min(end, next_bookmark)):
+                async with asyncio.timeout_at(min(end, due)):
                     await self._history.wait()
             except TimeoutError:
                 if position != self._history.end:
                     # It came as time ran out: a bookmark now would let the client go on behind it.
                     continue
-                if self._query.wants_bookmarks:
-                    await response.write(self._bookmark(self._store.revision))
                 if loop.time() >= end:
                     return
-                next_bookmark = loop.time() + BOOKMARK_SECONDS
+                if self._query.wants_bookmarks:
+                    await response.write(self._bookmark(self._store.revision))
+                due = next(bookmarks)
+
+    def _bookmark_times(self, start: float, end: float) -> Iterator[float]:
+        """Yield when bookmarks are due: once a minute, and shortly before the end."""
+        last = end - LAST_BOOKMARK_SECONDS
+        due = start
+        while (due := due + BOOKMARK_SECONDS) < last:
+            yield due
+        if last > start:
+            yield last
+        while True:
+            yield math.inf
 
     def _seconds(self) -> float:
         if self._query.timeout_seconds is not None:
@@ -154,21 +174,25 @@ class Watch:
         return "DELETED", gone, orjson.dumps(gone)
 
     def _line(self, type_: str, obj: dict[str, Any], encoded: bytes) -> bytes:
-        if self._as_table:
+        if self._form is Form.TABLE:
             version = {"resourceVersion": obj["metadata"]["resourceVersion"]}
             table = render_table(
                 self._target.kind, [obj], version, with_columns=not self._has_columns
             )
             self._has_columns = True
             encoded = orjson.dumps(table)
+        elif self._form is Form.METADATA:
+            encoded = orjson.dumps(partial(obj))
         return b'{"type":"' + type_.encode() + b'","object":' + encoded + b"}\n"
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:
         metadata: dict[str, Any] = {"resourceVersion": str(revision)}
         if annotations is not None:
             metadata["annotations"] = annotations
-        if self._as_table:
+        if self._form is Form.TABLE:
             mark = render_table(self._target.kind, [], metadata, with_columns=False)
+        elif self._form is Form.METADATA:
+            mark = partial({"metadata": metadata})
         else:
             mark = {**self._target.kind.head, "metadata": metadata}
         return b'{"type":"BOOKMARK","object":' + orjson.dumps(mark) + b"}\n"

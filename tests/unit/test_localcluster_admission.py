@@ -1,13 +1,15 @@
 """Who may create what in the local cluster: Pod Security, quotas, namespaces, accounts."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
-from telorunner.localcluster import admission, podsecurity, quota
+from telorunner.localcluster import admission, limitranges, podsecurity, quota
 from telorunner.localcluster.defaulting import default_pod
-from telorunner.localcluster.resources import KINDS_BY_PLURAL
-from telorunner.localcluster.store import Store, StoreError
+from telorunner.localcluster.podsecurity import ENFORCE, WARN, Demand
+from telorunner.localcluster.resources import KINDS_BY_PLURAL, ResourceKind
+from telorunner.localcluster.store import Store, StoreError, timestamp
 
 NAMESPACE = "apps"
 PODS = KINDS_BY_PLURAL["pods"]
@@ -25,10 +27,6 @@ def make_container(name: str = "session", **fields: Any) -> dict[str, Any]:
 
 def make_spec(*containers: dict[str, Any], **fields: Any) -> dict[str, Any]:
     return {"containers": list(containers or (make_container(),)), **fields}
-
-
-def with_context(**fields: Any) -> dict[str, Any]:
-    return make_spec(make_container(securityContext={**HARDENED, **fields}))
 
 
 def make_pod(name: str = "one", **fields: Any) -> dict[str, Any]:
@@ -49,65 +47,26 @@ def with_quota(store: Store, **hard: str) -> Store:
     return store
 
 
+def violations(level: str, version: str, spec: dict[str, Any]) -> str | None:
+    return podsecurity.violations(Demand(level, version), {"metadata": {}, "spec": spec})
+
+
+def admit(store: Store, kind: ResourceKind, obj: dict[str, Any]) -> list[str]:
+    return admission.validate(store, kind, NAMESPACE, obj)
+
+
 def test_a_hardened_pod_may_run_everywhere() -> None:
     for level in ("privileged", "baseline", "restricted"):
-        assert podsecurity.violations(level, "latest", make_spec()) is None
+        for version in ("v1.0", "v1.24", "latest"):
+            assert violations(level, version, make_spec()) is None
 
 
-def test_a_bare_pod_is_told_everything_that_it_lacks() -> None:
-    spec = make_spec({"name": "a", "image": "x"}, {"name": "b", "image": "x"})
-    assert podsecurity.violations("restricted", "latest", spec) == (
-        'violates PodSecurity "restricted:latest": allowPrivilegeEscalation != false (containers'
-        ' "a", "b" must set securityContext.allowPrivilegeEscalation=false), unrestricted'
-        ' capabilities (containers "a", "b" must set securityContext.capabilities.drop=["ALL"]),'
-        ' runAsNonRoot != true (pod or containers "a", "b" must set'
-        " securityContext.runAsNonRoot=true), seccompProfile (pod or containers"
-        ' "a", "b" must set securityContext.seccompProfile.type to "RuntimeDefault" or'
-        ' "Localhost")'
+@pytest.mark.parametrize("version", ["v1.34", "v1.35", "v1.1000", "latest"])
+def test_no_version_is_laxer_than_the_newest_that_is_known(version: str) -> None:
+    # What stands in no version table must not fall out of the newest one.
+    assert violations("restricted", version, make_spec(hostNetwork=True, hostPID=True)) == (
+        f'PodSecurity "restricted:{version}": host namespaces (hostNetwork=true, hostPID=true)'
     )
-    assert podsecurity.violations("baseline", "latest", spec) is None
-
-
-@pytest.mark.parametrize(
-    ("spec", "said"),
-    [
-        (make_spec(hostNetwork=True), "host namespaces (hostNetwork=true)"),
-        (
-            make_spec(volumes=[{"name": "h", "hostPath": {"path": "/"}}]),
-            'restricted volume types (volume "h" uses restricted volume type "hostPath")',
-        ),
-        (
-            make_spec(make_container(ports=[{"containerPort": 80, "hostPort": 80}])),
-            'hostPort (container "session" uses hostPort 80)',
-        ),
-        (
-            with_context(privileged=True),
-            'privileged (container "session" must not set securityContext.privileged=true)',
-        ),
-        (
-            with_context(capabilities={"drop": ["ALL"], "add": ["CHOWN"]}),
-            'unrestricted capabilities (container "session" must not include "CHOWN" in'
-            " securityContext.capabilities.add)",
-        ),
-        (
-            with_context(runAsNonRoot=False),
-            'runAsNonRoot != true (container "session" must not set'
-            " securityContext.runAsNonRoot=false)",
-        ),
-        (
-            with_context(runAsUser=0),
-            'runAsUser=0 (container "session" must not set runAsUser=0)',
-        ),
-        (
-            with_context(seccompProfile={"type": "Unconfined"}),
-            'seccompProfile (container "session" must not set'
-            ' securityContext.seccompProfile.type to "Unconfined")',
-        ),
-    ],
-)
-def test_each_rule_of_restricted_says_what_is_wrong(spec: dict[str, Any], said: str) -> None:
-    violated = podsecurity.violations("restricted", "latest", spec)
-    assert violated == f'violates PodSecurity "restricted:latest": {said}'
 
 
 def test_what_the_pod_sets_counts_for_its_containers() -> None:
@@ -116,27 +75,46 @@ def test_what_the_pod_sets_counts_for_its_containers() -> None:
         make_container(securityContext=context),
         securityContext={"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
     )
-    assert podsecurity.violations("restricted", "latest", spec) is None
+    assert violations("restricted", "latest", spec) is None
 
 
-def test_a_namespace_enforces_its_level() -> None:
-    store = make_store(**{"pod-security.kubernetes.io/enforce": "restricted"})
-    admission.check_pod_security(store, NAMESPACE, make_pod())
+def test_a_namespace_enforces_its_level_and_warns_of_another() -> None:
+    store = make_store(**{f"pod-security.kubernetes.io/{ENFORCE}": "restricted"})
+    assert admit(store, PODS, make_pod()) == []
     bare = make_pod(containers=[{"name": "session", "image": "x"}])
     with pytest.raises(StoreError) as refused:
-        admission.check_pod_security(store, NAMESPACE, bare)
+        admit(store, PODS, bare)
     assert (refused.value.status_code, refused.value.reason) == (403, "Forbidden")
     start = 'pods "one" is forbidden: violates PodSecurity "restricted:latest": '
     assert refused.value.message.startswith(start)
-    admission.check_pod_security(make_store(), NAMESPACE, bare)
+    store = make_store(**{f"pod-security.kubernetes.io/{WARN}": "restricted"})
+    (warning,) = admit(store, PODS, bare)
+    assert warning.startswith('would violate PodSecurity "restricted:latest": ')
+
+
+@pytest.mark.parametrize(
+    ("had", "has", "is_looked_at"),
+    [
+        (Demand("baseline", "latest"), Demand("restricted", "latest"), True),
+        (Demand("restricted", "latest"), Demand("baseline", "latest"), False),
+        (Demand("restricted", "latest"), Demand("baseline", "v1.20"), True),
+        (Demand("restricted", "v1.20"), Demand("restricted", "latest"), True),
+        (Demand("restricted", "latest"), Demand("restricted", "latest"), False),
+        (Demand("restricted", "latest"), Demand("privileged", "v1.20"), False),
+    ],
+)
+def test_a_demand_that_may_refuse_more_is_held_against_the_pods_that_are_there(
+    had: Demand, has: Demand, is_looked_at: bool
+) -> None:
+    assert has.may_refuse_more_than(had) == is_looked_at
 
 
 def test_a_quota_refuses_the_pod_too_many() -> None:
     store = with_quota(make_store(), pods="1")
-    admission.check_quotas(store, PODS, NAMESPACE, make_pod("one"))
+    admit(store, PODS, make_pod("one"))
     store.create("pods", make_pod("one"))
     with pytest.raises(StoreError) as refused:
-        admission.check_quotas(store, PODS, NAMESPACE, make_pod("two"))
+        admit(store, PODS, make_pod("two"))
     assert refused.value.message == (
         'pods "two" is forbidden: exceeded quota: q, requested: pods=1, used: pods=1,'
         " limited: pods=1"
@@ -146,40 +124,28 @@ def test_a_quota_refuses_the_pod_too_many() -> None:
 def test_pods_that_have_ended_do_not_count() -> None:
     store = with_quota(make_store(), pods="1")
     store.create("pods", {**make_pod("one"), "status": {"phase": "Succeeded"}})
-    admission.check_quotas(store, PODS, NAMESPACE, make_pod("two"))
+    admit(store, PODS, make_pod("two"))
 
 
-def test_a_quota_on_compute_adds_up_what_is_asked_for() -> None:
-    store = with_quota(make_store(), requests_cpu="1", limits_memory="1Gi")
-    container = make_container(resources={"limits": {"cpu": "600m", "memory": "512Mi"}})
-    store.create("pods", make_pod("one", containers=[container]))
-    with pytest.raises(StoreError) as refused:
-        admission.check_quotas(store, PODS, NAMESPACE, make_pod("two", containers=[container]))
-    assert refused.value.message == (
-        'pods "two" is forbidden: exceeded quota: q, requested: requests.cpu=600m,'
-        " used: requests.cpu=600m, limited: requests.cpu=1"
-    )
-
-
-def test_a_pod_must_say_what_a_quota_limits() -> None:
-    store = with_quota(make_store(), requests_cpu="1", limits_memory="1Gi", pods="9")
-    with pytest.raises(StoreError) as refused:
-        admission.check_quotas(store, PODS, NAMESPACE, make_pod())
-    assert refused.value.message == (
-        'pods "one" is forbidden: failed quota: q: must specify limits.memory for: session;'
-        " requests.cpu for: session"
-    )
+def test_pods_that_should_have_been_gone_do_not_count() -> None:
+    now = datetime.now(UTC)
+    for seconds_ago, amount in ((10, "1"), (60, "0")):
+        pod = make_pod()
+        pod["metadata"]["deletionTimestamp"] = timestamp(now - timedelta(seconds=seconds_ago))
+        pod["metadata"]["deletionGracePeriodSeconds"] = 30
+        assert quota.used(PODS, [pod], "pods") == amount
+        assert quota.used(PODS, [pod], "count/pods") == "1"
 
 
 def test_other_objects_are_counted_by_their_kind() -> None:
     store = with_quota(make_store(), count__configmaps="1")
     kind = KINDS_BY_PLURAL["configmaps"]
     obj = {"metadata": {"name": "one", "namespace": NAMESPACE}}
-    admission.check_quotas(store, kind, NAMESPACE, obj)
+    admit(store, kind, obj)
     store.create("configmaps", obj)
     with pytest.raises(StoreError, match="requested: count/configmaps=1"):
-        admission.check_quotas(store, kind, NAMESPACE, {"metadata": {"name": "two"}})
-    admission.check_quotas(store, KINDS_BY_PLURAL["secrets"], NAMESPACE, obj)
+        admit(store, kind, {"metadata": {"name": "two"}})
+    admit(store, KINDS_BY_PLURAL["secrets"], obj)
 
 
 def test_an_init_container_counts_where_it_needs_the_most() -> None:
@@ -213,17 +179,16 @@ def test_a_namespace_must_be_there_and_stay() -> None:
 
 
 def test_a_service_account_must_be_there() -> None:
-    store = make_store()
     with pytest.raises(StoreError) as refused:
-        admission.check_service_account(store, NAMESPACE, make_pod())
+        admission.mutate(make_store(), NAMESPACE, make_pod(), "gen-")
     assert refused.value.message == (
-        'pods "one" is forbidden: error looking up service account apps/default: serviceaccount'
+        'pods "gen-" is forbidden: error looking up service account apps/default: serviceaccount'
         ' "default" not found'
     )
 
 
 def test_a_limit_range_fills_in_what_a_pod_leaves_out() -> None:
-    store = make_store()
+    store = with_account(make_store())
     limits = [
         {
             "type": "Container",
@@ -231,11 +196,37 @@ def test_a_limit_range_fills_in_what_a_pod_leaves_out() -> None:
             "defaultRequest": {"cpu": "0.5"},
         }
     ]
-    metadata = {"name": "l", "namespace": NAMESPACE}
-    store.create("limitranges", {"metadata": metadata, "spec": {"limits": limits}})
+    given = {"metadata": {"name": "l", "namespace": NAMESPACE}, "spec": {"limits": limits}}
+    store.create("limitranges", limitranges.default_limit_range(given))
     container = make_container(resources={"limits": {"memory": "64Mi"}})
-    pod = admission.apply_limit_ranges(store, NAMESPACE, make_pod(containers=[container]))
+    pod = admission.mutate(store, NAMESPACE, make_pod(containers=[container]), "one")
     assert pod["spec"]["containers"][0]["resources"] == {
         "limits": {"cpu": "1", "memory": "64Mi"},
         "requests": {"cpu": "500m", "memory": "64Mi"},
     }
+    assert pod["status"]["qosClass"] == "Burstable"
+
+
+def test_a_runtime_class_brings_its_overhead_and_its_nodes() -> None:
+    store = with_account(make_store())
+    runtime_class = {
+        "metadata": {"name": "heavy"},
+        "handler": "heavy",
+        "overhead": {"podFixed": {"cpu": "250m"}},
+        "scheduling": {"nodeSelector": {"heavy": "yes"}},
+    }
+    store.create("runtimeclasses", runtime_class)
+    given = make_pod(
+        runtimeClassName="heavy",
+        nodeSelector={"mine": "1"},
+        containers=[make_container(resources={"requests": {"cpu": "1"}})],
+    )
+    pod = admission.mutate(store, NAMESPACE, given, "one")
+    assert pod["spec"]["nodeSelector"] == {"mine": "1", "heavy": "yes"}
+    assert quota.usage(PODS, pod, "requests.cpu") == "1250m"
+
+
+def with_account(store: Store) -> Store:
+    account = {"metadata": {"name": "default", "namespace": NAMESPACE}}
+    store.create("serviceaccounts", account)
+    return store

@@ -29,7 +29,8 @@ IMAGES = Images(
 def test_known_images_stand_for_a_command(
     reference: str, entrypoint: tuple[str, ...], cmd: tuple[str, ...]
 ) -> None:
-    assert IMAGES.find(reference) == Image(reference, entrypoint, cmd)
+    is_of_root = bool(cmd)
+    assert IMAGES.find(reference) == Image(reference, entrypoint, cmd, is_of_root)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +49,7 @@ def test_other_images_cannot_be_pulled(reference: str) -> None:
     )
 
 
-@pytest.mark.parametrize(
-    "reference", ["", "UPPER", "UPPER/x:1:2", "a b", "x:", "x:1:2", "../x", "x@sha256:1"]
-)
+@pytest.mark.parametrize("reference", ["", "a b", "x:", "x:1:2", "../x", "x@sha256:1"])
 def test_what_is_no_reference_is_called_so(reference: str) -> None:
     with pytest.raises(ImageTrouble) as trouble:
         IMAGES.find(reference, "Never")
@@ -82,3 +81,15 @@ def test_a_machine_without_wget_gets_one(tmp_path: Path) -> None:
 
 def test_the_folder_of_an_installed_kernel_ends_the_path(tmp_path: Path) -> None:
     assert make_tools(tmp_path, IMAGES.kernel_command).endswith(":/bin:/opt/telo/bin")
+
+
+@pytest.mark.parametrize(
+    ("reference", "repository"),
+    [("UPPER", "library/UPPER"), ("team/App:1", "team/App"), ("telo.test/UPPER:1", "UPPER")],
+)
+def test_capitals_in_a_repository_are_pointed_out(reference: str, repository: str) -> None:
+    with pytest.raises(ImageTrouble) as trouble:
+        IMAGES.find(reference)
+    assert trouble.value.message.endswith(
+        f"invalid reference format: repository name ({repository}) must be lowercase"
+    )

@@ -22,6 +22,7 @@ from telorunner.localcluster.node.settings import NODE_NAME, NodeSettings
 from telorunner.localcluster.node.status import State, Waiting
 from telorunner.localcluster.node.sweep import PODS_FOLDER, kill_leftovers
 from telorunner.localcluster.node.volumes import remove_tree
+from telorunner.localcluster.quota import TERMINAL_PHASES
 from telorunner.localcluster.store import Store, StoreError
 
 __all__ = [
@@ -123,6 +124,8 @@ class NodeAgent:
             current = self._store.find("pods", metadata["namespace"], metadata["name"])
             if current is None or current["metadata"]["uid"] != uid:
                 return  # An old change of a pod that is gone already.
+            if (current.get("status") or {}).get("phase") in TERMINAL_PHASES:
+                return  # It has run; a finalizer keeps it in the API.
             runner = PodRunner(pod, self._store, self._settings, self._addresses)
             self._runners[uid] = runner
             group.create_task(self._run_pod(runner), name=f"pod {runner.name}")

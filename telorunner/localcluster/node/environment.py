@@ -52,6 +52,29 @@ def build_argv(container: Mapping[str, Any], image: Image, env: Mapping[str, str
     return [*image.entrypoint, *(args or image.cmd)]
 
 
+def check_user(pod: Mapping[str, Any], container: Mapping[str, Any], image: Image) -> None:
+    """Check that a container which must not run as root does not.
+
+    Raises:
+        ConfigTrouble: It would, or nothing says whom it would run as.
+
+    Source: kubernetes/pkg/kubelet/kuberuntime/security_context_others.go, verifyRunAsNonRoot
+    """
+    own = container.get("securityContext") or {}
+    context = {**(pod["spec"].get("securityContext") or {}), **own}
+    if not context.get("runAsNonRoot"):
+        return
+    if context.get("runAsUser") == 0:
+        what = "container's runAsUser breaks non-root policy"
+    elif context.get("runAsUser") is None and image.is_of_root:
+        what = "container has runAsNonRoot and image will run as root"
+    else:
+        return
+    metadata = pod["metadata"]
+    shown = f"{metadata['name']}_{metadata['namespace']}({metadata['uid']})"
+    raise ConfigTrouble(f'{what} (pod: "{shown}", container: {container["name"]})')
+
+
 def build_env(
     pod: Mapping[str, Any], container: Mapping[str, Any], pod_ip: str, lookup: Lookup
 ) -> dict[str, str]:

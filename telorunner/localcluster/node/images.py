@@ -37,11 +37,13 @@ class Image:
     """An image of this machine, with what it runs where a container does not say it.
 
     A container's `command` takes the place of both `entrypoint` and `cmd`, its `args` of `cmd`.
+    `is_of_root` tells that its user is root where a container names none.
     """
 
     reference: str
     entrypoint: tuple[str, ...] = ()
     cmd: tuple[str, ...] = ()
+    is_of_root: bool = False
 
     @property
     def image_id(self) -> str:
@@ -81,7 +83,7 @@ class Images:
         except ValueError as exc:
             message = (
                 f'Failed to apply default image tag "{reference}": couldn\'t parse image name'
-                f' "{reference}": invalid reference format'
+                f' "{reference}": invalid reference format{_detail(reference)}'
             )
             raise ImageTrouble("InvalidImageName", message) from exc
         image = self._known(reference, parsed)
@@ -99,7 +101,27 @@ class Images:
         is_kernel = parsed.name == KERNEL_REPOSITORY or _is_same(self.kernel_image, parsed)
         if is_kernel and self.kernel_command:
             return Image(reference, entrypoint=("telo",))
-        return Image(reference, cmd=("sh",)) if parsed.name == SHELL_REPOSITORY else None
+        if parsed.name == SHELL_REPOSITORY:
+            return Image(reference, cmd=("sh",), is_of_root=True)
+        return None
+
+
+def _detail(reference: str) -> str:
+    """Return what the runtime adds to an invalid reference format.
+
+    Source: github.com/distribution/reference, ParseNormalizedNamed
+    """
+    domain, slash, rest = reference.partition("/")
+    has_domain = slash and (any(mark in domain for mark in ".:") or domain != domain.lower())
+    remote = rest if has_domain or domain == "localhost" else reference
+    if not has_domain and "/" not in reference:
+        remote = f"library/{reference}"
+    repository = remote.partition(":")[0]
+    return (
+        f": repository name ({repository}) must be lowercase"
+        if repository != repository.lower()
+        else ""
+    )
 
 
 def _is_same(known: str, parsed: ImageReference) -> bool:

@@ -7,7 +7,7 @@ it, no process of the pod is left.
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from telorunner import aio
+from telorunner.localcluster import deletion
 from telorunner.localcluster.defaulting import DEFAULT_GRACE_SECONDS
 from telorunner.localcluster.node.addresses import AddressPool
 from telorunner.localcluster.node.reporter import Reporter
@@ -24,6 +25,7 @@ from telorunner.localcluster.node.status import PodView
 from telorunner.localcluster.node.sweep import PODS_FOLDER
 from telorunner.localcluster.node.volumes import VolumeTrouble, make_volumes, remove_tree
 from telorunner.localcluster.recorder import WARNING, EventRecorder
+from telorunner.localcluster.statuses import kind_of
 from telorunner.localcluster.store import Store, StoreError
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,9 @@ logger = logging.getLogger(__name__)
 SANDBOX_SECONDS = 0.4
 MOUNT_RETRY_SECONDS = 1.0
 CLEANUP_SECONDS = 10.0
+# The shortest time that a kubelet gives a container between asking and killing.
+# Source: kubernetes/pkg/kubelet/kuberuntime/kuberuntime_container.go, minimumGracePeriodInSeconds
+MIN_GRACE_SECONDS = 2
 DEADLINE_MESSAGE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -91,20 +96,31 @@ class PodRunner:
         """Take note of the pod's newest version: its deletion, above all."""
         self.pod = pod
         if pod["metadata"].get("deletionTimestamp"):
+            if not self._deleted.is_set():
+                self.reporter.acknowledge()
             self._deleted.set()
             self.halt(pod["metadata"].get("deletionGracePeriodSeconds", DEFAULT_GRACE_SECONDS))
 
     def mark_removed(self) -> None:
-        """Take note that the pod is gone from the API: what is left of it ends at once."""
+        """Take note that the pod is gone from the API: what is left of it has its own time to end.
+
+        How long whoever removed it wanted to wait is nowhere to be read any more.
+        """
         self._deleted.set()
-        self.halt(0)
+        self.halt(self._grace_seconds())
 
     def halt(self, grace_seconds: float, reason: str = "", message: str = "") -> None:
         """Stop the containers; the first reason stays, the shortest grace period counts."""
         if not self._halted.is_set():
             self._reason, self._message = reason, message
             self._halted.set()
-        kill_at = self._loop.time() + grace_seconds
+            if reason and not self._is_final:
+                self._show()
+        self._limit_end(grace_seconds)
+
+    def _limit_end(self, grace_seconds: float) -> None:
+        """Have the containers killed after a time, unless that is to be earlier already."""
+        kill_at = self._loop.time() + max(grace_seconds, MIN_GRACE_SECONDS)
         if kill_at < self._kill_at:
             self._kill_at = kill_at
             if self._kill_timer is not None:
@@ -118,11 +134,12 @@ class PodRunner:
             self.halt(0, "Evicted", message)
 
     def remove_from_api(self) -> None:
-        """Take the pod out of the API, if it is still this one."""
+        """Take the pod out of the API, if it is still this one and nobody's finalizer holds it."""
         current = self._store.find("pods", self.namespace, self.name)
-        if current is not None and current["metadata"]["uid"] == self.uid:
+        if current is not None:
+            options = deletion.DeleteOptions(grace_seconds=0, uid=self.uid)
             with suppress(StoreError):
-                self._store.remove("pods", self.namespace, self.name)
+                deletion.delete(self._store, kind_of("pods"), current, options)
 
     async def run(self) -> None:
         """Run the pod until it has been removed; being cancelled kills its containers."""
@@ -147,24 +164,29 @@ class PodRunner:
     async def _run_to_end(self) -> None:
         """Run the containers until all have ended or the pod is to stop."""
         async with asyncio.TaskGroup() as group:
-            lead = group.create_task(self._live(), name=f"containers of {self.name}")
+            sidecars: list[asyncio.Task[bool]] = []
+            lead = group.create_task(self._live(group, sidecars), name=f"containers of {self.name}")
             halted = group.create_task(self._halted.wait(), name=f"halt of {self.name}")
             await asyncio.wait({lead, halted}, return_when=asyncio.FIRST_COMPLETED)
             halted.cancel()
-            if not lead.done():
-                lead.cancel()
-                await asyncio.wait({lead})
+            left = {task for task in (lead, *sidecars) if not task.done()}
+            for task in left:
+                task.cancel()
+            if left:
+                await asyncio.wait(left)
         await self._stop_containers()
 
-    async def _live(self) -> None:
+    async def _live(self, group: asyncio.TaskGroup, sidecars: list[asyncio.Task[bool]]) -> None:
         try:
-            await self._start_and_wait()
+            await self._start_and_wait(group, sidecars)
         except Exception:
             # The session's owner must hear of it; an agent that dies of one pod helps nobody.
             logger.exception("Pod %s/%s cannot be run.", self.namespace, self.name)
             self.halt(0, "NodeError", "the local cluster's node agent failed; see its log")
 
-    async def _start_and_wait(self) -> None:
+    async def _start_and_wait(
+        self, sidecar_group: asyncio.TaskGroup, sidecars: list[asyncio.Task[bool]]
+    ) -> None:
         self._show()
         policy = self.pod["spec"].get("restartPolicy", "Always")
         if policy != "Never":
@@ -177,8 +199,17 @@ class PodRunner:
         self._has_sandbox = True
         self._show()
         for run in self.init_runs:
-            if not await run.live(self._context):
+            if run.is_sidecar:
+                living = run.live(self._context)
+                sidecars.append(
+                    sidecar_group.create_task(living, name=f"{run.name} of {self.name}")
+                )
+                await run.has_started.wait()
+            elif not await run.live(self._context):
                 return
+            if self._has_delays:
+                # A kubelet learns of it by looking, and reports it before it goes on.
+                await self.reporter.settled()
         async with asyncio.TaskGroup() as group:
             for run in self.runs:
                 group.create_task(run.live(self._context), name=f"{run.name} of {self.name}")
@@ -199,22 +230,37 @@ class PodRunner:
             await asyncio.sleep(MOUNT_RETRY_SECONDS)
 
     async def _stop_containers(self) -> None:
-        running = [run for run in self.all_runs if run.is_running]
-        for run in running:
-            self._context.events.record(
-                "Killing", f"Stopping container {run.name}", field_path=run.field_path
-            )
-            if run.container is not None:
-                run.container.terminate()
-        if self._loop.time() >= self._kill_at:
-            self._kill()
-        await self._wait_ends()
+        """Ask the containers to end and wait until they have: the sidecars last, latest first."""
+        sidecars = [run for run in reversed(self.init_runs) if run.is_sidecar]
+        others = [run for run in self.all_runs if not run.is_sidecar]
+        if any(run.is_running for run in sidecars):
+            self._limit_end(self._grace_seconds())
+        for runs in (others, *([run] for run in sidecars)):
+            for run in runs:
+                self._ask_to_end(run)
+            await self._wait_ends(runs)
 
-    async def _wait_ends(self) -> None:
-        for run in self.all_runs:
+    def _ask_to_end(self, run: ContainerRun) -> None:
+        if not run.is_running or run.container is None:
+            return
+        self._context.events.record(
+            "Killing", f"Stopping container {run.name}", field_path=run.field_path
+        )
+        run.container.terminate()
+        if self._loop.time() >= self._kill_at:
+            run.container.kill()
+
+    async def _wait_ends(self, runs: Iterable[ContainerRun]) -> None:
+        for run in runs:
             if run.is_running and run.container is not None:
                 await run.container.wait()
                 run.note_end(self._context)
+
+    def _grace_seconds(self) -> float:
+        seconds: float = self.pod["spec"].get(
+            "terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS
+        )
+        return seconds
 
     def _kill(self) -> None:
         for run in self.all_runs:
@@ -223,13 +269,27 @@ class PodRunner:
 
     async def _conclude(self) -> None:
         """Report the end; a kubelet tells the containers' ends before the pod's phase."""
-        if self._has_delays and not self._deleted.is_set():
+        if self._has_delays and not self._halted.is_set():
             self._show()
             await self.reporter.settled()
+        self._lose_unstarted()
         self._has_sandbox = False
         self._is_final = True
         self._show()
         await self.reporter.settled()
+
+    def _lose_unstarted(self) -> None:
+        """Give up the containers whose turn it was, but not those that wait for others.
+
+        Source: kubernetes/pkg/kubelet/status/status_manager.go, TerminatePod
+        """
+        init = [run.view() for run in self.init_runs]
+        reached = max((index for index, view in enumerate(init) if not view.is_waiting), default=0)
+        for run in self.init_runs[: reached + 1]:
+            run.lose()
+        if all(view.has_initialized for view in init):
+            for run in self.runs:
+                run.lose()
 
     async def _keep_deadline(self) -> None:
         seconds = self.pod["spec"].get("activeDeadlineSeconds")
@@ -238,8 +298,7 @@ class PodRunner:
         await asyncio.sleep(self._started_at + seconds - time.time())
         if not self._is_final and not self._halted.is_set():
             self._context.events.record("DeadlineExceeded", DEADLINE_MESSAGE)
-            grace = self.pod["spec"].get("terminationGracePeriodSeconds", DEFAULT_GRACE_SECONDS)
-            self.halt(grace, "DeadlineExceeded", DEADLINE_MESSAGE)
+            self.halt(self._grace_seconds(), "DeadlineExceeded", DEADLINE_MESSAGE)
 
     def _show(self) -> None:
         self.reporter.show(
@@ -263,7 +322,7 @@ class PodRunner:
             self._kill_timer.cancel()
         try:
             self._kill()
-            await self._wait_ends()
+            await self._wait_ends(self.all_runs)
             await asyncio.to_thread(remove_tree, self._context.folder)
         finally:
             if self._context.pod_ip:

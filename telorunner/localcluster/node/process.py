@@ -134,8 +134,10 @@ def find_executable(name: str, search_path: str, working_dir: str) -> str:
     """Return the file that a command's first word names.
 
     Raises:
-        StartFailure: There is none, or it cannot be executed.
+        StartFailure: There is none, it cannot be executed, or there is no such directory.
     """
+    if not os.path.isdir(working_dir):
+        raise StartFailure(f"error during container init: mkdir {working_dir}: not a directory")
     if "/" not in name:
         for folder in search_path.split(":"):
             candidate = os.path.join(folder or ".", name)

@@ -40,6 +40,11 @@ class Reporter:
             self._is_settled.clear()
             self._is_due.set()
 
+    def acknowledge(self) -> None:
+        """Report once more what the API was last told, of the pod's newest generation."""
+        if self.reported is not None:
+            self._store_status(self.reported)
+
     async def settled(self) -> None:
         """Wait until what was shown last has been reported."""
         await self._is_settled.wait()
@@ -63,10 +68,14 @@ class Reporter:
 
     def _write(self) -> None:
         view = self._latest
-        pod = self._store.find("pods", self._namespace, self._name)
-        if view is not None and pod is not None and pod["metadata"]["uid"] == self._uid:
-            status = build_status(pod, view, time.time())
-            self._store.replace("pods", {**pod, "status": status}, subresource="status")
+        if view is not None:
+            self._store_status(view)
         self.reported = view
         self._is_due.clear()
         self._is_settled.set()
+
+    def _store_status(self, view: PodView) -> None:
+        pod = self._store.find("pods", self._namespace, self._name)
+        if pod is not None and pod["metadata"]["uid"] == self._uid:
+            status = build_status(pod, view, time.time())
+            self._store.replace("pods", {**pod, "status": status}, subresource="status")

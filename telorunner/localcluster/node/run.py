@@ -21,11 +21,14 @@ from telorunner.localcluster.node.environment import (
     Lookup,
     build_argv,
     build_env,
+    check_user,
 )
 from telorunner.localcluster.node.images import Image, ImageTrouble, make_tools
 from telorunner.localcluster.node.logs import LogFile, last_lines
 from telorunner.localcluster.node.settings import NodeSettings
 from telorunner.localcluster.node.status import (
+    LOST,
+    LOST_CODE,
     NEVER_STARTED,
     ContainerView,
     Running,
@@ -45,6 +48,8 @@ START_ERROR_CODE = 128
 MESSAGE_FILE_BYTES = 4096
 MESSAGE_LINES = 80
 MESSAGE_BYTES = 2048
+# What a kubelet says of a container that was to start when its pod ended.
+LOST_MESSAGE = "The container could not be located when the pod was terminated"
 
 
 @dataclass(frozen=True)
@@ -74,6 +79,9 @@ class ContainerRun:
         self.spec = spec
         self.name: str = spec["name"]
         self.is_init = is_init
+        # An init container that runs beside the others, from before them until after them.
+        self.is_sidecar = is_init and spec.get("restartPolicy") == "Always"
+        self.has_started = asyncio.Event()
         self.folder = folder
         self.log = LogFile(folder / "0.log")
         self._message_file = folder / "termination-log"
@@ -94,7 +102,9 @@ class ContainerRun:
 
     def view(self) -> ContainerView:
         """Return what the pod's status says of it."""
-        return ContainerView(self.spec, self.state, self._container_id, self._image_id)
+        return ContainerView(
+            self.spec, self.state, self._container_id, self._image_id, is_sidecar=self.is_sidecar
+        )
 
     async def live(self, context: PodContext) -> bool:
         """Start the container, wait for its end and say whether it succeeded."""
@@ -121,6 +131,7 @@ class ContainerRun:
         context.events.record(
             "Started", f"Started container {self.name}", field_path=self.field_path
         )
+        self.has_started.set()
         await self.container.wait()
         self.note_end(context)
         return self.view().has_succeeded
@@ -133,6 +144,11 @@ class ContainerRun:
         message = self._read_message(has_failed=end.exit_code != 0)
         times = (end.started_at, end.finished_at)
         self._set_state(context, Terminated(end.exit_code, end.reason, *times, message))
+
+    def lose(self) -> None:
+        """Give up a container that did not start before its pod ended."""
+        if isinstance(self.state, Waiting):
+            self.state = Terminated(LOST_CODE, LOST, None, None, LOST_MESSAGE)
 
     def _read_message(self, *, has_failed: bool) -> str:
         """Return what the container has left as its last word; "" for nothing."""
@@ -208,6 +224,7 @@ class ContainerRun:
             self._message_file.touch()
             mounts = mounts.adding(message_path, self._message_file)
         named = build_env(context.pod, self.spec, context.pod_ip, context.lookup)
+        check_user(context.pod, self.spec, image)
         tools = self.folder / "bin"
         search = make_tools(tools, context.settings.images.kernel_command)
         tty = bool(self.spec.get("tty"))
@@ -235,10 +252,11 @@ class ContainerRun:
         named = self.spec.get("workingDir")
         if named:
             mapped = mounts.map(named)
-            if mapped == named and Path(named).is_dir():
+            if mapped == named and Path(named).exists():
                 return str(named)
             if mapped != named:
-                Path(mapped).mkdir(parents=True, exist_ok=True)
+                with suppress(FileExistsError, NotADirectoryError):
+                    Path(mapped).mkdir(parents=True, exist_ok=True)
                 return mapped
         root = self.folder / "root"
         root.mkdir(parents=True, exist_ok=True)

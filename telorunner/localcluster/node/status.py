@@ -1,7 +1,7 @@
 """The status of a pod as a kubelet reports it. Pure.
 
-Fields, orders and wording are those of Kubernetes 1.34; what only its own parts read
-(`allocatedResources`, node-side user names) is left out.
+Fields, orders and wording are those of Kubernetes 1.34; what only its own parts read (node-side
+user names) is left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,9 +10,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from telorunner.localcluster.node.settings import HOST_IP
+from telorunner.localcluster.quota import TERMINAL_PHASES
 
 # What a container that never started says of its start.
 NEVER_STARTED = 0.0
+# How a kubelet reports a container that it was about to start when the pod ended.
+LOST = "ContainerStatusUnknown"
+LOST_CODE = 137
 
 
 @dataclass(frozen=True)
@@ -32,12 +36,12 @@ class Running:
 
 @dataclass(frozen=True)
 class Terminated:
-    """A container that has ended; times in seconds since 1970."""
+    """A container that has ended; times in seconds since 1970, None where nobody knows them."""
 
     exit_code: int
     reason: str
-    started_at: float
-    finished_at: float
+    started_at: float | None
+    finished_at: float | None
     message: str = ""
 
 
@@ -52,6 +56,7 @@ class ContainerView:
     state: State
     container_id: str = ""
     image_id: str = ""
+    is_sidecar: bool = False
 
     @property
     def name(self) -> str:
@@ -67,6 +72,23 @@ class ContainerView:
     def has_succeeded(self) -> bool:
         """Whether it ended with exit code 0."""
         return isinstance(self.state, Terminated) and self.state.exit_code == 0
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether it has not been started; one that the end of the pod forestalled is such."""
+        is_lost = isinstance(self.state, Terminated) and self.state.reason == LOST
+        return is_lost or isinstance(self.state, Waiting)
+
+    @property
+    def has_initialized(self) -> bool:
+        """Whether the next container may start: this one has succeeded, or runs beside it."""
+        return not self.is_waiting if self.is_sidecar else self.has_succeeded
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended and its pod with it."""
+        is_over = isinstance(self.state, Terminated) and not self.is_waiting
+        return is_over and not self.is_sidecar and not self.has_succeeded
 
 
 @dataclass(frozen=True)
@@ -99,14 +121,14 @@ def phase_of(view: PodView) -> str:
     """
     if view.reason:
         return "Failed"
-    if any(isinstance(c.state, Terminated) and c.state.exit_code for c in view.init_containers):
+    if any(container.has_failed for container in view.init_containers):
         return "Failed"
-    if not all(c.has_succeeded for c in view.init_containers):
+    if not all(container.has_initialized for container in view.init_containers):
         return "Pending"
-    states = [container.state for container in view.containers]
-    if any(isinstance(state, Waiting) for state in states):
+    if any(container.is_waiting for container in view.containers):
         return "Pending"
-    if any(isinstance(state, Running) for state in states):
+    # Only a sidecar can still run among the init containers here.
+    if any(isinstance(one.state, Running) for one in (*view.init_containers, *view.containers)):
         return "Running"
     return "Succeeded" if all(c.has_succeeded for c in view.containers) else "Failed"
 
@@ -123,7 +145,9 @@ def build_status(pod: Mapping[str, Any], view: PodView, now: float) -> dict[str,
         key: value for key, value in old.items() if key in {"qosClass", "nominatedNodeName"}
     }
     status["phase"] = phase
-    if phase in {"Succeeded", "Failed"} and not view.is_final:
+    if view.is_final and phase not in TERMINAL_PHASES:
+        status["phase"] = "Failed"
+    if phase in TERMINAL_PHASES and not view.is_final:
         status["phase"] = old.get("phase", "Pending")
     elif view.reason:
         status |= {"reason": view.reason, "message": view.message}
@@ -150,15 +174,18 @@ def build_container_status(view: ContainerView, *, is_init: bool = False) -> dic
         "name": view.name,
         "state": _state(view),
         "lastState": {},
-        "ready": view.has_succeeded if is_init else view.is_ready,
+        "ready": view.has_succeeded if is_init and not view.is_sidecar else view.is_ready,
         "restartCount": 0,
         "image": view.spec["image"],
         "imageID": view.image_id,
         "started": isinstance(view.state, Running),
     }
     if view.container_id:
+        resources = view.spec.get("resources") or {}
         status["containerID"] = view.container_id
-        status["resources"] = view.spec.get("resources") or {}
+        if resources.get("requests"):
+            status["allocatedResources"] = resources["requests"]
+        status["resources"] = resources
     mounts = view.spec.get("volumeMounts")
     if mounts:
         status["volumeMounts"] = [_mount(mount) for mount in mounts]
@@ -184,10 +211,11 @@ def _state(view: ContainerView) -> dict[str, Any]:
     terminated: dict[str, Any] = {
         "exitCode": state.exit_code,
         "reason": state.reason,
-        "startedAt": format_moment(state.started_at),
-        "finishedAt": format_moment(state.finished_at),
-        "containerID": view.container_id,
+        "startedAt": None if state.started_at is None else format_moment(state.started_at),
+        "finishedAt": None if state.finished_at is None else format_moment(state.finished_at),
     }
+    if view.container_id:
+        terminated["containerID"] = view.container_id
     if state.message:
         terminated["message"] = state.message
     return {"terminated": terminated}
@@ -229,16 +257,17 @@ def _conditions(
 
 def _facts(view: PodView, phase: str) -> Iterable[_Condition]:
     yield _Condition("PodReadyToStartContainers", view.has_sandbox)
-    incomplete = [one.name for one in view.init_containers if not one.has_succeeded]
+    incomplete = [one.name for one in view.init_containers if not one.has_initialized]
     if incomplete:
         message = f"containers with incomplete status: [{' '.join(incomplete)}]"
         yield _Condition("Initialized", False, "ContainersNotInitialized", message)
     else:
         done = "PodCompleted" if phase == "Succeeded" else ""
         yield _Condition("Initialized", True, done)
-    unready = [one.name for one in view.containers if not one.is_ready]
+    sidecars = [one for one in view.init_containers if one.is_sidecar]
+    unready = [one.name for one in (*sidecars, *view.containers) if not one.is_ready]
     for type_ in ("Ready", "ContainersReady"):
-        if phase in {"Succeeded", "Failed"}:
+        if phase in TERMINAL_PHASES:
             yield _Condition(type_, False, "PodCompleted" if phase == "Succeeded" else "PodFailed")
         elif unready:
             message = f"containers with unready status: [{' '.join(unready)}]"
