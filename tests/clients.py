@@ -2,6 +2,7 @@
 
 import asyncio
 import struct
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ class Terminal:
     socket: ClientConnection
     numbers: list[int] = field(default_factory=list)
     output: bytearray = field(default_factory=bytearray)
+    # The same by its stream: 0 of a terminal, 1 and 2 without one.
+    streams: defaultdict[int, bytearray] = field(default_factory=lambda: defaultdict(bytearray))
     texts: list[dict[str, Any]] = field(default_factory=list)
 
     async def receive(self) -> None:
@@ -35,9 +38,10 @@ class Terminal:
             self.texts.append(orjson.loads(frame))
             description.check_text(self.texts[-1])
             return
-        number, _stream = struct.unpack(">IB", frame[:5])
+        number, stream = struct.unpack(">IB", frame[:5])
         self.numbers.append(number)
         self.output += frame[5:]
+        self.streams[stream] += frame[5:]
 
     async def until(self, wanted: bytes) -> None:
         """Receive until the output holds the wanted bytes."""

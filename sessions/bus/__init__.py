@@ -42,7 +42,7 @@ class Inbox(Protocol):
         """Wait for a new size or bytes (at most INPUT_PIECE_BYTES); nothing is taken out."""
 
     def commit(self, pending: Pending) -> None:
-        """Take out what `peek()` returned: it has reached the application."""
+        """Take out what `peek()` returned: it is on its way to the application."""
 
 
 class Bus(Protocol):

@@ -43,7 +43,7 @@ class _MemoryInbox:
         return Pending(self._new_size, bytes(self._data[:INPUT_PIECE_BYTES]))
 
     def commit(self, pending: Pending) -> None:
-        """Take out what has reached the application; a size that came since then stays."""
+        """Take out what is on its way to the application; a size that came since then stays."""
         del self._data[: len(pending.data)]
         if pending.size is not None and pending.size == self._new_size:
             self._new_size = None

@@ -67,7 +67,11 @@ SOCKET: Schema = {
     },
     "client": {
         "text": {"schema": reference("Resize"), "description": "Any other text is ignored."},
-        "binary": {"description": "Bytes typed into the application, as they are and in order."},
+        "binary": {
+            "description": "Bytes typed into the application, as they are, in order and never "
+            "twice. Where the way to the container broke and some may be lost, a line that begins "
+            "with `[telorunner]` says so among the output."
+        },
     },
     "closeCodes": {str(code): meaning for code, meaning in CLOSE_CODES.items()},
 }

@@ -73,7 +73,7 @@ class InputSource(Protocol[P]):
         """Wait for input, leave it where it is."""
 
     def commit(self, pending: P) -> None:
-        """Take it out: it has reached the container."""
+        """Take it out: it is on its way to the container."""
 
 
 class OutputSink(Protocol):
@@ -92,6 +92,14 @@ class AttachStream(Protocol):
     @property
     def is_proof(self) -> bool:
         """Whether it proves that the container runs."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether what is written now is sent."""
+
+    @property
+    def is_input_confirmed(self) -> bool:
+        """Whether all input is known to have been handed on."""
 
     @property
     def is_complete(self) -> bool:

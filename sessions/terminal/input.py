@@ -1,7 +1,8 @@
 """Input on its way to a container, through one attach; no task is owned here.
 
-What was typed leaves the inbox only when the attach has taken it, so that a broken attach costs no
-keystroke: the next one goes on with it.
+What was typed waits in the inbox while there is no attach, and leaves it right before it is sent:
+what may have reached the container through an attach that breaks is never sent again. A line that
+is run twice is worse than one that is lost and told to be.
 
 There is no end of input: the protocol that containers are attached by has no word for it, and a
 viewer that leaves is not the end of a session. In a terminal Ctrl-D (the byte 4) ends what is read
@@ -33,7 +34,7 @@ async def relay_input(
     """Send a size first, then what waits in the inbox; return when the attach takes no more.
 
     The first frame opens the start gate. Bytes wait for `until_typing`: before the container runs,
-    an attach may be there that leads nowhere. Cancelling leaves in the inbox what is on its way.
+    an attach may be there that leads nowhere.
     """
     try:
         if is_tty:
@@ -46,9 +47,11 @@ async def relay_input(
             pending = await inbox.peek()
             if pending.size is not None and is_tty:
                 await stream.resize(pending.size.columns, pending.size.rows)
+            if not stream.is_open:
+                return
+            inbox.commit(pending)
             if pending.data:
                 await stream.write(pending.data)
-            inbox.commit(pending)
     except ClusterError as exc:
         # Whoever reads the attach sees its end too, and deals with it.
         logger.debug("Input stopped: %s", exc)

@@ -26,10 +26,7 @@ def join_channels(
     channels = (_lines(out), _lines(err))
     seen = len(channels[0]) + len(channels[1])
     lines, ends = _last_lines(log, seen)
-    least = sum(
-        len(_lines(data[: whole_lines(data[:settled])]))
-        for data, settled in ((out, settled_out), (err, settled_err))
-    )
+    least = _settled_lines(out, settled_out) + _settled_lines(err, settled_err)
     found: list[int] = []
     budget = MAX_STEPS
     for start in range(len(lines) - least + 1):
@@ -44,6 +41,68 @@ def join_channels(
                 break
     # Where no mixture is found, the first place is taken: it doubles nothing.
     return Front(log[: ends[found[0] if found else 0]], is_sure=len(found) == 1)
+
+
+def join_channels_behind(
+    log: bytes, out: bytes, err: bytes, *, settled_out: int, settled_err: int
+) -> Front:
+    """Do the same where neither channel was read to its end, and the log has more than they.
+
+    What follows the end of a channel in the log may be its own, so that only the beginning of the
+    channels' lines tells where they stand.
+    """
+    out, err = (data[: whole_lines(data)] for data in (out, err))
+    channels = (_lines(out), _lines(err))
+    # More lines than steps are not looked at, and so not taken apart.
+    lines = [without_cr(line) for line in log.split(b"\n", MAX_STEPS)[:MAX_STEPS]]
+    least = _settled_lines(out, settled_out) + _settled_lines(err, settled_err)
+    found: list[int] = []
+    budget = MAX_STEPS
+    for start in range(len(lines)):
+        steps = _beginning_steps(lines, start, channels, least, budget)
+        budget -= abs(steps) + 1
+        if budget <= 0:
+            break
+        if steps >= 0:
+            found.append(start)
+            if len(found) > 1:
+                break
+    if not found:
+        # Any front might be doubled by what is held.
+        return Front(b"", is_sure=False)
+    front = sum(map(len, log.split(b"\n", found[0])[: found[0]])) + found[0]
+    return Front(log[:front], is_sure=len(found) == 1 and budget > 0)
+
+
+def _beginning_steps(
+    lines: list[bytes],
+    start: int,
+    channels: tuple[list[bytes], list[bytes]],
+    least: int,
+    budget: int,
+) -> int:
+    """Return how much was compared; less than 0: no mixture of the channels begins at `start`."""
+    out, err = channels
+    taken, steps = {(0, 0)}, 0
+    for number in range(start, len(lines)):
+        line, following = lines[number], set()
+        steps += len(taken)
+        if steps >= budget:
+            return steps
+        for i, j in taken:
+            fits_out, fits_err = out[i : i + 1] == [line], err[j : j + 1] == [line]
+            if fits_out:
+                following.add((i + 1, j))
+            if fits_err:
+                following.add((i, j + 1))
+            if not (fits_out or fits_err) and (i == len(out) or j == len(err)):
+                following.add((i, j))
+        if (len(out), len(err)) in following:
+            return steps
+        if not following or len(following) > MAX_BRANCHES:
+            return -steps
+        taken = following
+    return steps if max(i + j for i, j in taken) >= max(1, least) else -steps
 
 
 def _mixture_steps(
@@ -82,6 +141,10 @@ def _last_lines(log: bytes, count: int) -> tuple[list[bytes], list[int]]:
     ends = [*accumulate(map(len, raw), initial=begin)]
     ends[-1] = len(log)
     return [without_cr(line).removesuffix(b"\n") for line in raw], ends
+
+
+def _settled_lines(data: bytes, settled: int) -> int:
+    return len(_lines(data[: whole_lines(data[:settled])]))
 
 
 def _lines(data: bytes) -> list[bytes]:

@@ -85,6 +85,8 @@ class TerminalLink:
         self._refused_since: float | None = None
         self._is_told = False
         self._is_broken = False
+        # Input that went into an attach and may not have come out.
+        self._may_lack_input = False
 
     async def run(self) -> None:
         """Relay until the container has ended and all its output is in the log.
@@ -151,7 +153,7 @@ class TerminalLink:
             except (NotReady, ObjectNotFound) as exc:
                 await self._note_refusal(exc)
             except ClusterError as exc:
-                await self._note_failure(exc.message)
+                await self._note_failure(exc.message, exc.retry_after_seconds)
             except TimeoutError:
                 await self._note_failure("the Kubernetes API did not answer in time")
             if stream is not None:
@@ -166,11 +168,13 @@ class TerminalLink:
         if _now() - self._refused_since >= QUIET_REFUSAL_SECONDS:
             await self._tell(exc.message)
 
-    async def _note_failure(self, reason: str) -> None:
+    async def _note_failure(self, reason: str, wanted_pause_seconds: float = 0.0) -> None:
         # Whether the last attach ended with the container is no longer sure.
         self._is_complete = False
-        self._rest_seconds = self._backoff.next_delay()
-        logger.warning("Attach failed: %s", reason, extra={"session": self._target.session_id})
+        self._rest_seconds = self._backoff.next_delay(wanted_pause_seconds)
+        # An outage is told once: it may last for hours, for hundreds of sessions.
+        level = logging.DEBUG if self._is_told else logging.WARNING
+        logger.log(level, "Attach failed: %s", reason, extra={"session": self._target.session_id})
         await self._tell(reason)
 
     async def _tell(self, reason: str) -> None:
@@ -181,13 +185,20 @@ class TerminalLink:
                 f"the terminal is not connected: {reason.rstrip('.')}; trying again"
             )
 
+    async def _tell_of_break(self) -> None:
+        """Say before an attach what the end of the last one may have cost."""
+        told = []
+        if self._is_broken and not self._is_told:
+            told.append("the terminal's connection broke and was made again")
+        if self._may_lack_input:
+            told.append("what was typed last may be lost")
+        if told:
+            await self._output.say("; ".join(told))
+
     async def _relay(self, stream: AttachStream) -> None:
         """Relay both ways until the attach ends, filling what was missed before it from the log."""
         began_at, session_id = _now(), self._target.session_id
-        if self._is_broken and not self._is_told:
-            await self._output.say("the terminal's connection broke and was made again")
-        self._is_complete = self._is_told = self._is_broken = False
-        self._refused_since = None
+        self._is_complete = False
         is_hole = self._has_held or self._target.is_adopted
         self._output.hold()
         relay = relay_input(
@@ -199,17 +210,25 @@ class TerminalLink:
                 self._fill(HOLE_LOG_SECONDS if is_hole else FIRST_LOG_SECONDS),
                 name=f"terminal-log-{session_id}",
             )
-            if stream.is_proof:
-                self._note_proof()
-            await self._receive(stream, filling)
+            is_proved = await self._receive(stream, filling)
             sending.cancel()
+            if not (is_proved or self._is_up.is_set()):
+                # It led nowhere: there is nothing to join.
+                filling.cancel()
+        self._may_lack_input = self._may_lack_input or not stream.is_input_confirmed
+        if not (is_proved or self._is_up.is_set()):
+            self._rest_seconds = EARLY_RETRY_SECONDS
+            return
         if _now() - began_at >= STEADY_SECONDS:
             self._backoff.reset()
         self._rest_seconds = self._backoff.next_delay()
         if stream.is_complete:
             self._rest_seconds = max(self._rest_seconds, ORDERLY_END_SECONDS)
 
-    def _note_proof(self) -> None:
+    async def _note_proof(self) -> None:
+        await self._tell_of_break()
+        self._is_told = self._is_broken = self._may_lack_input = False
+        self._refused_since = None
         self._has_held = True
         self.proved.set()
         self._is_up.set()
@@ -218,17 +237,26 @@ class TerminalLink:
         await self._is_up.wait()
         await self._output.wait_begun()
 
-    async def _receive(self, stream: AttachStream, filling: "asyncio.Task[None]") -> None:
-        """Deliver what comes until the end of the stream, or of the patience with it."""
+    async def _receive(self, stream: AttachStream, filling: "asyncio.Task[None]") -> bool:
+        """Deliver what comes until the end of the stream, or of the patience with it.
+
+        Returns whether it was an attach to a container that runs.
+        """
+        is_proved = stream.is_proof
+        if is_proved:
+            await self._note_proof()
         while (frame := await self._read(stream)) is not None:
-            if not self._has_held:
-                self._note_proof()
+            if not is_proved:
+                is_proved = True
+                await self._note_proof()
             await self._output.deliver(*frame)
             if not self._output.is_holding:
                 # The start mark came: no log is needed.
                 filling.cancel()
-        self._is_complete = stream.is_complete and self._has_held
-        self._is_broken = self._has_held and not stream.is_complete
+        if is_proved:
+            self._is_complete = stream.is_complete
+            self._is_broken = not stream.is_complete
+        return is_proved
 
     async def _read(self, stream: AttachStream) -> tuple[int, bytes] | None:
         deadline = None

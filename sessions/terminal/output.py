@@ -12,7 +12,7 @@ from collections import deque
 
 from sessions.terminal import OutputSink, TerminalTarget
 from sessions.terminal.backfill import Front, Published, join, missing
-from sessions.terminal.interleaved import join_channels
+from sessions.terminal.interleaved import join_channels, join_channels_behind
 from sessions.terminal.mark import MarkFilter
 from telorunner.kube.logs import ContainerLog
 
@@ -167,7 +167,8 @@ class TerminalOutput:
         is_behind = self._held_bytes >= HELD_MAX_BYTES
         out, err = _of(held, _STDOUT), _of(held, _STDERR)
         if out and err:
-            return join_channels(
+            join_both = join_channels_behind if is_behind else join_channels
+            return join_both(
                 rest.data,
                 out,
                 err,

@@ -145,3 +145,19 @@ async def test_what_is_too_large_for_a_config_map_is_fetched(
             files = {"main.yaml": DIGEST, "data": chance.randbytes(size)}
             assert await run(client, files) == digest(files)
             assert await cluster.objects("configmaps") == []
+
+
+async def test_what_a_fetched_bundle_prints_at_once_is_told_whole_and_once(
+    serving: Serving, times: Callable[[int, int], int]
+) -> None:
+    # Nothing waits for a terminal here, and the last line is not ended.
+    files = {"main.yaml": b'import os\nos.write(1, b"first line\\nsecond line\\nno end")\n'}
+    turns = asyncio.Semaphore(3)
+
+    async def say_hello(client: Client) -> None:
+        async with turns:
+            assert await run(client, files) == b"first line\r\nsecond line\r\nno end"
+
+    async with serving("fetch") as client, asyncio.TaskGroup() as group:
+        for _ in range(times(20, 3)):
+            group.create_task(say_hello(client))

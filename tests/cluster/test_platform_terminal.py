@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests.clients import Client
+from tests.clusters import ClusterUnderTest
+from tests.held import resident_bytes
 from tests.readers import Place, open_output_reader
+from tests.serving import Platform
 
 pytestmark = pytest.mark.cluster
 
@@ -44,6 +47,25 @@ while left:
     time.sleep(len(data) / 65536)
 os.write(1, b"digest " + digest.hexdigest().encode() + b"\\n")
 """
+
+# Reads nothing for a while, then all that was pasted, as fast as it can.
+STALLED_READER = """
+import hashlib, os, time, tty
+tty.setraw(0)
+os.write(1, b"ready\\n")
+time.sleep({seconds})
+os.write(1, b"awake\\n")
+digest, left = hashlib.sha256(), {size}
+while left:
+    data = os.read(0, min(left, 65536))
+    digest.update(data)
+    left -= len(data)
+os.write(1, b"digest " + digest.hexdigest().encode() + b"\\n")
+"""
+STALLED_SECONDS = 3
+HUGE_PASTE_BYTES = 20 * 2**20
+# What is held on the way: 1 MiB in the bus, 256 KiB in the socket's consumer, buffers of sockets.
+HELD_BYTES = 8 * 2**20
 
 RAW_BYTES = """
 import os, tty
@@ -96,6 +118,82 @@ async def test_a_large_paste_arrives_byte_for_byte_at_a_slow_reader(client: Clie
         await terminal.until(b"digest ")
         assert await terminal.drain() == 1000
     assert hashlib.sha256(paste).hexdigest().encode() in terminal.output
+
+
+async def test_a_paste_to_an_application_that_does_not_read_waits_and_arrives_whole(
+    client: Client, serving: Platform, cluster: ClusterUnderTest
+) -> None:
+    paste = random.Random(20).randbytes(HUGE_PASTE_BYTES)
+    # Not what the first of all runs costs.
+    await client.status(await client.create(RAW_BYTES))
+    program = STALLED_READER.format(seconds=STALLED_SECONDS, size=HUGE_PASTE_BYTES)
+    session = await client.create(program)
+    async with client.terminal(session) as terminal, asyncio.TaskGroup() as group:
+        await terminal.until(b"ready")
+        assert serving.process is not None
+        before = resident_bytes(serving.process.pid)
+
+        async def send() -> None:
+            for start in range(0, HUGE_PASTE_BYTES, 65_536):
+                await terminal.socket.send(paste[start : start + 65_536])
+
+        sending = group.create_task(send())
+        await terminal.until(b"awake")
+        # The typist feels it, and nothing else does. The connections of a real cluster hold more.
+        assert cluster.kind == "real" or not sending.done()
+        assert resident_bytes(serving.process.pid) - before < HELD_BYTES
+        await terminal.until(b"digest ")
+        assert await terminal.drain() == 1000
+    assert hashlib.sha256(paste).hexdigest().encode() in terminal.output
+    assert b"[telorunner]" not in terminal.output
+
+
+# Writes much to both streams in pieces of any size, and splits a euro sign between two of them.
+TWO_STREAMS = """
+import os, random, sys
+os.write(1, b"ready\\n")
+sys.stdin.readline()
+dice = random.Random(62)
+
+def write(fd, data):
+    while data:
+        data = data[os.write(fd, data):]
+
+for fd in (1, 2):
+    write(fd, bytes(range(256)))
+    write(fd, b"\\xe2\\x82")
+for _ in range(200):
+    for fd in (1, 2):
+        write(fd, dice.randbytes(dice.randrange(1, 10000)))
+write(1, b"\\xac")
+write(2, b"\\xacend")
+"""
+
+
+async def test_two_streams_are_told_apart_and_each_is_the_same_byte_for_byte(
+    client: Client,
+) -> None:
+    app = {"name": "app", "entryRelativePath": "telo.yaml", "ports": [], "io": "streams"}
+    session = await client.create(TWO_STREAMS, apps=[app])
+    async with client.terminal(session) as terminal:
+        # From here on all comes by the attach: a log knows no streams.
+        await terminal.until(b"ready\n")
+        del terminal.streams[1][: len(b"ready\n")]
+        await terminal.socket.send(b"\n")
+        assert await terminal.drain() == 1000
+    dice = random.Random(62)
+    expected = {1: bytearray(range(256)) + b"\xe2\x82", 2: bytearray(range(256)) + b"\xe2\x82"}
+    for _ in range(200):
+        for stream in (1, 2):
+            expected[stream] += dice.randbytes(dice.randrange(1, 10000))
+    expected[1] += b"\xac"
+    expected[2] += b"\xacend"
+    assert terminal.texts[0]["io"] == "streams"
+    assert set(terminal.streams) == {1, 2}
+    for stream, wanted in expected.items():
+        assert len(terminal.streams[stream]) == len(wanted)
+        assert hashlib.sha256(terminal.streams[stream]).digest() == hashlib.sha256(wanted).digest()
+    assert await client.status(session) == {"kind": "exited", "code": 0}
 
 
 async def test_every_byte_of_the_output_is_carried_undecoded(client: Client) -> None:

@@ -48,19 +48,26 @@ class FakeAttach:
         self.is_proof = is_proof
         self.is_complete = False
         self.is_closed = False
+        self.is_input_confirmed = True
         self.takes_input = asyncio.Event()
         self.takes_input.set()
         self.sent: list[tuple[int, int] | bytes] = []
         self._frames: asyncio.Queue[tuple[int, bytes] | None] = asyncio.Queue()
         self._is_broken = False
 
+    @property
+    def is_open(self) -> bool:
+        return not self._is_broken
+
     async def read(self) -> tuple[int, bytes] | None:
         return await self._frames.get()
 
     async def write(self, data: bytes) -> None:
+        self.is_input_confirmed = False
         await self.takes_input.wait()
         self._check()
         self.sent.append(data)
+        self.is_input_confirmed = True
 
     async def resize(self, columns: int, rows: int) -> None:
         self._check()
@@ -104,10 +111,13 @@ class FakeContainer:
         self.attempts.append(asyncio.get_running_loop().time())
         if self.attach_error is not None:
             raise self.attach_error
-        if not self.is_running:
+        if not self.is_running and self.is_proof:
             raise NotReady
         attach = FakeAttach(is_proof=self.is_proof, on_resize=self._open_gate)
         self.attaches.append(attach)
+        if not self.is_running:
+            # As a server does that has to ask for the container only after the handshake.
+            attach.end(is_orderly=False)
         try:
             yield attach
         finally:

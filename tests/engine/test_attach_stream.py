@@ -255,6 +255,62 @@ async def test_a_container_that_does_not_read_its_input_stays_attached(
         await aio.stop(reading)
 
 
+@pytest.mark.looptime
+async def test_input_is_confirmed_once_the_server_has_read_it(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    api, cluster = fake
+    goes_on = asyncio.Event()
+
+    async def slow(request: web.Request) -> web.StreamResponse:
+        async with api.accept(request) as socket:
+            for _ in range(2):
+                api.take_input((await socket.receive()).data)
+            await socket.send_bytes(b"\x01not yet")
+            await goes_on.wait()
+            async for message in socket:
+                api.take_input(message.data)
+                await socket.send_bytes(b"\x01" + message.data[1:])
+        return socket
+
+    api.script("attach", slow)
+    async with open_attach(cluster, "a", "session", tty=True) as stream:
+        assert stream.is_input_confirmed
+        await stream.resize(80, 24)
+        assert stream.is_input_confirmed
+        await stream.write(b"one")
+        assert await stream.read() == (1, b"not yet")
+        assert not stream.is_input_confirmed
+        goes_on.set()
+        await stream.write(b"two")
+        assert await stream.read() == (1, b"two")
+        await stream.write(b"three")
+        # Answers come in order: the one to the last ping but one is read before this.
+        assert await stream.read() == (1, b"three")
+        assert not stream.is_input_confirmed
+        reading = aio.start(stream.read(), name="reading")
+        await asyncio.sleep(1)
+        assert stream.is_input_confirmed
+        assert stream.is_open
+        await aio.stop(reading)
+    assert not stream.is_open
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("typed", "at_most"), [(b"y", 90), (bytes(32_768), 660)])
+async def test_a_dead_connection_is_noticed_soon_where_only_a_few_keys_were_typed(
+    fake: tuple[FakeApi, Cluster], typed: bytes, at_most: float, looptime: float
+) -> None:
+    api, cluster = fake
+    api.script("attach", without_pongs(api, lambda: asyncio.get_running_loop().create_future()))
+    async with open_attach(cluster, "a", "session", tty=True) as stream:
+        await stream.write(typed)
+        assert await stream.read() is None
+        assert not stream.is_input_confirmed
+        # The container may just not read a large paste for now.
+        assert 30 < looptime <= at_most
+
+
 async def test_writing_to_a_terminal_that_has_ended_is_an_error(
     fake: tuple[FakeApi, Cluster],
 ) -> None:

@@ -30,6 +30,7 @@ class Terminal:
     api: FakeApi
     pod: FakePod
     recorder: Recorder
+    bus: MemoryBus
     task: "asyncio.Task[None]"
 
     async def until(self, text: bytes) -> None:
@@ -50,10 +51,11 @@ async def open_terminal(api: FakeApi, cluster: Cluster) -> AsyncIterator[Termina
     target = TerminalTarget("s", "app", "pod", "session", start_mark=START_MARK)
     pod, recorder = FakePod(is_running=True), Recorder()
     container = ClusterContainer(cluster, target, 1_000_000)
-    async with MemoryBus().open_inbox("s", "app") as inbox:
+    bus = MemoryBus()
+    async with bus.open_inbox("s", "app") as inbox:
         link = TerminalLink(target, container, pod, inbox=inbox, writer=recorder)
         async with running(link) as task:
-            yield Terminal(api, pod, recorder, task)
+            yield Terminal(api, pod, recorder, bus, task)
 
 
 def attach(api: FakeApi, *outputs: bytes, end: int | str = "never") -> Handler:
@@ -151,6 +153,87 @@ async def test_the_start_mark_in_several_frames_needs_no_log(
     async with open_terminal(api, cluster) as terminal:
         await terminal.until(b"own\r\n")
         assert terminal.recorder.text == START_MARK + b"own\r\n"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    "status",
+    [
+        b'{"status":"Failure"}',
+        b'{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":null}}',
+        b'{"status":"Success"}',
+        b'[{"status":3}]',
+        b"garbage \xff",
+    ],
+)
+async def test_whatever_channel_3_says_while_the_container_runs_is_only_an_end_of_the_stream(
+    fake: tuple[FakeApi, Cluster], status: bytes
+) -> None:
+    api, cluster = fake
+    api.logs["pod"] = START_MARK + b"one\ntwo\n"
+    noise = (b"\x01", b"", b"\x02", b"\x09other")
+    first = attach(api, b"\x01" + START_MARK, *noise, b"\x01one\r\n", b"\x03" + status)
+    # Two refusals in the runtime's own words before it is there again.
+    refusals = [say("container not found", 500)] * 2
+    api.script("attach", first, *refusals, attach(api, b"\x01two\r\n"))
+    async with open_terminal(api, cluster) as terminal:
+        await terminal.until(b"two\r\n")
+        assert terminal.own == b"one\r\ntwo\r\n"
+        assert terminal.recorder.gaps == 0
+        assert terminal.recorder.text.count(b"[telorunner]") <= 1
+        assert not terminal.task.done()
+
+
+async def test_keys_go_on_in_the_next_attach_behind_those_that_were_lost(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    api, cluster = fake
+
+    async def first(request: web.Request) -> web.StreamResponse:
+        async with api.accept(request, autoping=False) as socket:
+            await socket.send_bytes(b"\x01" + START_MARK)
+            while (message := await socket.receive()).data != b"\x00lost?\r":
+                assert message.data[0] == 4
+            if request.transport is not None:
+                request.transport.close()
+        return socket
+
+    api.logs["pod"] = START_MARK
+    api.script("attach", first, attach(api, b"\x01again\r\n"))
+    async with open_terminal(api, cluster) as terminal:
+        await terminal.bus.push_input("s", "app", b"lost?\r")
+        await terminal.until(b"again\r\n")
+        assert terminal.recorder.text == (
+            b"[telorunner] the terminal's connection broke and was made again; "
+            b"what was typed last may be lost\r\nagain\r\n"
+        )
+
+
+@pytest.mark.parametrize("is_failure", [False, True])
+async def test_the_exit_is_the_status_of_the_pod_whatever_the_stream_said(
+    world: FakeWorld, is_failure: bool
+) -> None:
+    world.api._scripts["attach"].clear()
+    cause = b'{"reason":"ExitCode","message":"9"}'
+    told = b'{"status":"Failure","reason":"NonZeroExitCode","details":{"causes":[%s]}}' % cause
+    said = attach(world.api, b"\x01out\r\n", b"\x03" + (told if is_failure else SUCCESS[1:]))
+    world.api.script("attach", said, world.attach)
+    async with world.runner(), asyncio.timeout(20):
+        session_id = await world.start()
+        world.api.logs[object_name(session_id)] = b"out\n"
+        await world.until_output(session_id, b"out\r\n")
+        await world.api.wait_for("attach", 2)
+        code = 0 if is_failure else 3
+        phase = "Succeeded" if code == 0 else "Failed"
+        world.set_status(session_id, phase, terminated(code, "Completed" if code == 0 else "Error"))
+        kinds = [e["status"] for _, e in await world.events(session_id) if e["type"] == "status"]
+        assert [status["kind"] for status in kinds[:2]] == ["starting", "running"]
+        assert kinds[2:] == [
+            {"kind": "exited", "code": 0}
+            if code == 0
+            else {"kind": "failed", "message": 'container "session" failed: Error (exit code 3)'}
+        ]
+        assert (await world.output(session_id)).count(b"out\r\n") == 1
 
 
 @pytest.mark.parametrize("is_deleted", [False, True])

@@ -6,6 +6,7 @@ import pytest
 
 from sessions.bus import Size
 from sessions.states import IoMode
+from telorunner.errors import ClusterUnavailable
 from tests.engine.terminal_fakes import open_terminal, running, target
 
 pytestmark = pytest.mark.looptime
@@ -49,7 +50,10 @@ async def test_streams_have_no_size() -> None:
         assert terminal.container.attaches[0].sent == [b"in"]
 
 
-async def test_what_a_broken_attach_did_not_take_goes_to_the_next_one() -> None:
+@pytest.mark.parametrize("is_orderly", [True, False])
+async def test_what_went_into_an_attach_that_ended_is_told_and_never_sent_again(
+    is_orderly: bool,
+) -> None:
     async with (
         open_terminal(runs=True, status_says_so=True) as terminal,
         running(terminal.link(target())),
@@ -57,13 +61,58 @@ async def test_what_a_broken_attach_did_not_take_goes_to_the_next_one() -> None:
         await asyncio.sleep(0.1)
         first = terminal.container.attaches[0]
         first.takes_input.clear()
-        await terminal.type(b"not lost")
+        await terminal.type(b"rm ")
         await asyncio.sleep(0.1)
-        first.end(is_orderly=False)
+        await terminal.type(b"-r *")
+        first.end(is_orderly=is_orderly)
         await asyncio.sleep(2)
         second = terminal.container.attaches[1]
-        assert second.sent == [(80, 24), b"not lost"]
-        assert first.sent == [(80, 24)]
+        # What had not left yet goes on.
+        assert second.sent == [(80, 24), b"-r *"]
+        broke = b"" if is_orderly else b"the terminal's connection broke and was made again; "
+        sentence = b"[telorunner] " + broke + b"what was typed last may be lost\r\n"
+        assert terminal.recorder.text == sentence
+
+
+async def test_what_is_typed_while_there_is_no_attach_arrives_once_and_nothing_is_told() -> None:
+    async with (
+        open_terminal(runs=True, status_says_so=True) as terminal,
+        running(terminal.link(target())),
+    ):
+        await asyncio.sleep(0.1)
+        first = terminal.container.attaches[0]
+        await terminal.type(b"one")
+        await asyncio.sleep(0.1)
+        # It has ended, and the end has not been read yet.
+        first._is_broken = True
+        await terminal.type(b"two")
+        await asyncio.sleep(0.1)
+        first.end(is_orderly=False)
+        await terminal.type(b"three")
+        await asyncio.sleep(2)
+        assert first.sent == [(80, 24), b"one"]
+        assert terminal.container.attaches[1].sent == [(80, 24), b"twothree"]
+        assert b"lost" not in terminal.recorder.text
+
+
+async def test_lost_input_is_told_after_an_outage_too() -> None:
+    async with (
+        open_terminal(runs=True, status_says_so=True) as terminal,
+        running(terminal.link(target())),
+    ):
+        await asyncio.sleep(0.1)
+        first = terminal.container.attaches[0]
+        first.takes_input.clear()
+        await terminal.type(b"y")
+        await asyncio.sleep(0.1)
+        terminal.container.attach_error = ClusterUnavailable()
+        first.end(is_orderly=False)
+        await asyncio.sleep(30)
+        terminal.container.attach_error = None
+        await asyncio.sleep(10)
+        assert terminal.recorder.text.count(b"[telorunner]") == 2
+        assert terminal.recorder.text.endswith(b"[telorunner] what was typed last may be lost\r\n")
+        assert terminal.container.attaches[1].sent == [(80, 24)]
 
 
 async def test_a_container_that_does_not_read_holds_the_typist_and_gets_every_byte() -> None:

@@ -124,3 +124,25 @@ async def test_a_flood_while_output_is_held_slows_the_container_down_and_loses_n
             terminal.pod.say_terminated()
             await task
         assert terminal.recorder.text == piece * 64
+
+
+async def test_two_channels_that_flood_while_they_are_held_are_joined_once() -> None:
+    def lines(what: bytes) -> list[bytes]:
+        return [b"%s %06d %s\n" % (what, number, b"x" * 50) for number in range(6000)]
+
+    async with open_terminal(runs=True) as terminal:
+        streams = target(io=IoMode.STREAMS, has_start_gate=False)
+        terminal.container.write(b"early\n")
+        async with running(terminal.link(streams)) as task:
+            await asyncio.sleep(0.1)
+            for out, err in zip(lines(b"out"), lines(b"err"), strict=True):
+                terminal.container.write(out)
+                terminal.container.write(err, channel=2)
+            terminal.pod.say_running()
+            await asyncio.sleep(2)
+            terminal.container.end()
+            terminal.pod.say_terminated()
+            await task
+        assert terminal.recorder.on(1) == b"early\n" + b"".join(lines(b"out"))
+        assert terminal.recorder.on(2) == b"".join(lines(b"err"))
+        assert terminal.recorder.gaps == 0

@@ -223,6 +223,30 @@ async def test_a_handshake_that_proves_nothing_is_no_proof_until_output_comes() 
             await end(terminal, task)
 
 
+async def test_attaches_that_lead_nowhere_are_tried_as_often_as_those_that_are_refused() -> None:
+    async with open_terminal() as terminal:
+        terminal.container.is_proof = False
+        link = terminal.link(target())
+        async with running(link) as task:
+            await asyncio.sleep(1.02)
+            assert len(terminal.container.attempts) >= 19
+            assert not link.proved.is_set()
+            terminal.container.is_running = True
+            await asyncio.sleep(0.05)
+            assert link.proved.is_set()
+            terminal.container.write(b"hello\r\n")
+            await asyncio.sleep(1)
+            # It ends, and the next handshake proves nothing.
+            terminal.container.is_running = False
+            terminal.container.attaches[-1].end(is_orderly=False)
+            await asyncio.sleep(0.5)
+            attempts = len(terminal.container.attempts)
+            assert terminal.container.attaches[-2].sent
+            await end(terminal, task)
+        assert attempts > 22
+        assert terminal.recorder.items == [(0, b"hello\r\n")]
+
+
 async def test_a_writer_that_is_shut_out_ends_the_terminal() -> None:
     async with open_terminal(runs=True, status_says_so=True) as terminal:
         terminal.recorder.error = StaleFence()

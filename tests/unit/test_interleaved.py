@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sessions.terminal.interleaved import join_channels
+from sessions.terminal.interleaved import join_channels, join_channels_behind
 from sessions.terminal.output import HELD_MAX_BYTES
 
 LINES = st.lists(st.tuples(st.booleans(), st.sampled_from(["a", "b", "", "long"])), max_size=25)
@@ -45,7 +45,7 @@ def test_what_cannot_be_told_apart_is_unsure_and_doubles_nothing() -> None:
     assert (front.data, front.is_sure) == (b"tick\n" * 2, False)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(lines=LINES, began=st.integers(0, 25), is_unique=st.booleans())
 def test_settled_channels_are_joined_exactly(
     lines: list[tuple[bool, str]], began: int, is_unique: bool
@@ -66,7 +66,49 @@ def test_settled_channels_are_joined_exactly(
 def test_hostile_lines_are_given_up_in_no_time(line: bytes, count: int) -> None:
     """As much as is held at most, behind a whole log: nothing else runs meanwhile."""
     log, err = line * (5_000_000 // len(line)) + b"b\n", line * (HELD_MAX_BYTES // 4)
-    began = time.process_time()
-    front = join_channels(log, line * count, err, settled_out=0, settled_err=0)
-    assert time.process_time() - began < 0.6
-    assert not front.is_sure
+    for join in (join_channels, join_channels_behind):
+        began = time.process_time()
+        front = join(log, line * count + b"c\n", err, settled_out=0, settled_err=0)
+        assert time.process_time() - began < 0.6
+        assert not front.is_sure
+
+
+@settings(max_examples=200)
+@given(
+    lines=LINES,
+    began=st.integers(0, 25),
+    seen=st.integers(0, 25),
+    cut=st.integers(0, 3),
+    skew=LINES,
+)
+def test_channels_that_were_not_read_to_their_end_are_joined_where_they_begin(
+    lines: list[tuple[bool, str]],
+    began: int,
+    seen: int,
+    cut: int,
+    skew: list[tuple[bool, str]],
+) -> None:
+    written = [
+        (which, f"{number}{text}\n".encode()) for number, (which, text) in enumerate(lines + skew)
+    ]
+    log = b"".join(line for _, line in written)
+    # One channel was read a little further than the other, and each is cut in a line.
+    out = channel(written[began : began + seen], is_error=False)
+    err = channel(written[began : began + seen + len(skew)], is_error=True)
+    out, err = out[: len(out) - cut], err[: len(err) - cut]
+    front = join_channels_behind(log, out, err, settled_out=len(out), settled_err=len(err))
+    before = b"".join(line for _, line in written[:began])
+    if b"\n" in out and b"\n" in err:
+        assert front.is_sure
+    if front.is_sure:
+        assert front.data == before
+    assert before.startswith(front.data) or not (out and err)
+
+
+def test_bytes_that_are_no_lines_are_never_told_twice() -> None:
+    out, err = bytes(range(256)) * 600, bytes(reversed(range(256))) * 600
+    pieces = [data[n : n + 100] for n in range(0, len(out), 100) for data in (out, err)]
+    front = join_channels_behind(
+        b"".join(pieces), out[:99_000], err[:98_000], settled_out=0, settled_err=0
+    )
+    assert (front.data, front.is_sure) == (b"", False)

@@ -128,7 +128,7 @@ def are_in_order(stretches: list[bytes], whole: bytes) -> bool:
     return True
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(lines=LIKE_LINES, moments=MOMENTS, last=WORDS)
 def test_an_uncut_log_fills_every_hole_of_lines_that_all_differ(
     lines: list[str], moments: list[int], last: str
@@ -139,7 +139,7 @@ def test_an_uncut_log_fills_every_hole_of_lines_that_all_differ(
     assert run(relay(container, windows, b"")) == [plain(container.written)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(lines=LIKE_LINES, moments=MOMENTS, last=WORDS)
 def test_lines_that_repeat_are_exact_where_the_container_is_quiet_for_a_moment(
     lines: list[str], moments: list[int], last: str
@@ -150,7 +150,7 @@ def test_lines_that_repeat_are_exact_where_the_container_is_quiet_for_a_moment(
     assert run(relay(container, windows, b"")) == [plain(container.written)]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     lines=LIKE_LINES,
     moments=MOMENTS,
@@ -178,7 +178,7 @@ def test_what_no_log_tells_any_more_is_a_gap_and_nothing_is_told_twice(
         assert plain(container.written).startswith(stretches[0])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(lines=LIKE_LINES, moments=MOMENTS, is_late=st.booleans())
 def test_the_start_mark_is_in_no_output_whoever_tells_it(
     lines: list[str], moments: list[int], is_late: bool
