@@ -2,20 +2,25 @@
 
 The pod's phase decides whether a session has ended; container states only explain how. Containers
 that have ended are no end of their own, though the phase follows them by a second: at a time limit
-or an eviction a kubelet shows them ended before it says why. Verdicts:
+or an eviction a kubelet may show them ended before it says why. Verdicts of `outcome()`:
 
     Succeeded                          exited with the container's code (0 where none is told)
     Succeeded, but disrupted/deleted   failed: what ended it
     Failed                             failed: init container, else container, else the pod's words
+    Failed, as an injected container   exited: the session's own container ended well, and nothing
+    did                                ended the pod as a whole
     Unknown                            failed: the node is lost
     Pending, Running                   not ended
+
+A container that something has put beside the session's may keep a pod in its phase for ever, the
+session's having ended. Then `own_end()` tells how, and it holds when it has lasted: a kubelet that
+ends the pod as a whole has said so by then.
 """
 
 import re
 from dataclasses import dataclass
-from typing import Any
 
-from sessions.pods import reading
+from sessions.pods import causes, reading, wording
 from sessions.pods.fetch import FETCH_CONTAINER
 from sessions.pods.reading import Container, Pod
 from sessions.pods.run import SESSION_CONTAINER
@@ -33,8 +38,20 @@ _PATIENT = frozenset(
 # The words of runc, and those of crun.
 _SH_NOT_FOUND = re.compile(r"""exec: "sh": executable file not found|file [`'"]sh[`'"] not found""")
 
+_NOT_FOUND = re.compile(r"""exec: "([^"/]+)": executable file not found""")
+# The fixed texts' words for what an image lacks.
+_IS_IMAGE = re.compile(r"the image has no \w+")
+# A termination log's own words are the container's, whatever it wrote; others are a runtime's.
+_OWN_WORDS = frozenset({"Error", "Completed"})
+# What a kubelet makes up for a container that it does not find any more.
+_MADE_UP = "ContainerStatusUnknown"
+# The reasons of a Ready condition from when the kubelet has decided how the pod ends.
+_DECIDED = frozenset({"PodFailed", "PodCompleted"})
+
 POD_DISAPPEARED = "pod disappeared"
-NODE_LOST = "the node that ran the session is lost"
+# From when the session's own container is seen ended beside others, until that is the verdict: a
+# kubelet that kills them all takes the grace of 2 s and then some.
+OWN_END_SECONDS = 4.0
 _NO_SHELL = (
     "the image has no shell: inline delivery of the bundle (RUNNER_BUNDLE_DELIVERY) needs sh and "
     "tar in the image"
@@ -54,34 +71,51 @@ def outcome(pod: Pod) -> Status | None:
     """Return how the session's pod ended, None while it has not."""
     phase = reading.phase(pod)
     if phase == "Succeeded":
-        cause = _disruption(pod) or _deletion(pod)
+        cause = causes.disruption(pod) or causes.deletion(pod)
         return failed(cause) if cause else exited(_exit_code(pod))
     if phase == "Failed":
-        return failed(_failure(pod))
+        return exited(0) if _others_failed(pod) else failed(_failure(pod))
     if phase == "Unknown":
-        return failed(NODE_LOST)
+        return failed(causes.NODE_LOST)
     return None
 
 
+def own_end(pod: Pod) -> Status | None:
+    """Return how the session's own container ended while others keep its pod from ending.
+
+    None: it has not, or there are no others, or the pod is being ended as a whole. It is a verdict
+    only once it has been so for `OWN_END_SECONDS`.
+    """
+    status = causes.session_status(pod)
+    if status is None or not has_terminated(pod) or not _others_go_on(pod):
+        return None
+    is_decided = reading.condition(pod, "Ready").get("reason") in _DECIDED
+    if is_decided or reading.deletion_asked_at(pod) is not None or causes.pod_cause(pod):
+        return None
+    if _exit_code(pod) == 0:
+        return exited(0)
+    return failed(_container_failure(pod, status, "container"))
+
+
 def block(pod: Pod) -> Block | None:
-    """Return the wait that keeps a pod from ever starting, None if there is none."""
+    """Return the wait that keeps the session from ever starting, None if there is none."""
+    beside = set(reading.main_container_names(pod)) - {SESSION_CONTAINER}
     for name, reason, message in reading.waits(pod):
-        if reason in _HOPELESS or reason in _PATIENT:
-            detail = _no_shell(name) if _lacks_shell(message) else reading.cut(message)
-            sentence = f'container "{name}" cannot start: {reason}'
-            return Block(_joined(sentence, detail), reason in _HOPELESS)
+        # What was put beside the session's container does not keep that from running.
+        if name not in beside and (reason in _HOPELESS or reason in _PATIENT):
+            return Block(_blocked(pod, name, reason, message), reason in _HOPELESS)
     return None
 
 
 def is_running(pod: Pod) -> bool:
     """Tell whether the status says that the session's container runs."""
-    status = _session_status(pod)
+    status = causes.session_status(pod)
     return status is not None and reading.state(status, "running") is not None
 
 
 def has_terminated(pod: Pod) -> bool:
     """Tell whether the session's container has ended, whatever the phase says so far."""
-    status = _session_status(pod)
+    status = causes.session_status(pod)
     return status is not None and reading.state(status, "terminated") is not None
 
 
@@ -89,9 +123,12 @@ def disappeared(last_seen: Pod | None) -> Status:
     """Return the status of a session whose pod is gone, from the pod as it was last seen."""
     if last_seen is None:
         return failed(POD_DISAPPEARED)
-    return outcome(last_seen) or failed(
-        _joined(POD_DISAPPEARED, _disruption(last_seen) or _deletion(last_seen))
-    )
+    return outcome(last_seen) or failed(_joined(POD_DISAPPEARED, causes.cause(last_seen)))
+
+
+def deletion_notice(grace_seconds: int) -> str:
+    """Return what is said while a pod that somebody deleted still has time to end."""
+    return f"Somebody deleted the session's pod; it has {grace_seconds} s to end."
 
 
 def remark(pod: Pod) -> str | None:
@@ -99,37 +136,52 @@ def remark(pod: Pod) -> str | None:
 
     The kernel may have killed a child of it for memory, which its exit code does not show.
     """
-    status = _session_status(pod)
+    status = causes.session_status(pod)
     ended = reading.state(status, "terminated") if status is not None else None
     if status is None or ended is None or ended.get("reason") != "OOMKilled":
         return None
     return f"A process of the session was killed: {_memory_limit(pod, status)}"
 
 
-def _session_status(pod: Pod) -> Container | None:
-    statuses = reading.main_statuses(pod)
-    return next((status for status in statuses if status.get("name") == SESSION_CONTAINER), None)
-
-
 def _exit_code(pod: Pod) -> int:
-    status = _session_status(pod)
+    status = causes.session_status(pod)
     ended = reading.state(status, "terminated") if status is not None else None
     code = (ended or {}).get("exitCode")
     return code if isinstance(code, int) else 0
+
+
+def _others_go_on(pod: Pod) -> bool:
+    """Tell whether containers beside the session's have not ended, so that the pod cannot."""
+    ended = {
+        status.get("name")
+        for status in reading.main_statuses(pod)
+        if reading.state(status, "terminated") is not None
+    }
+    return any(name not in ended for name in reading.main_container_names(pod))
+
+
+def _others_failed(pod: Pod) -> bool:
+    """Tell whether a pod failed by other containers alone, the session's having ended well."""
+    others = set(reading.main_container_names(pod)) - {SESSION_CONTAINER}
+    if not others or not has_terminated(pod) or _exit_code(pod) != 0:
+        return False
+    return not causes.cause(pod)
 
 
 def _failure(pod: Pod) -> str:
     for status in reading.init_statuses(pod):
         if sentence := _container_failure(pod, status, "init container"):
             return sentence
-    # The session's own container explains before any other does.
-    own_first = sorted(
-        reading.main_statuses(pod), key=lambda status: status.get("name") != SESSION_CONTAINER
-    )
-    for status in own_first:
+    own = causes.session_status(pod)
+    if own is not None and (sentence := _container_failure(pod, own, "container")):
+        return sentence
+    # What ended the pod as a whole explains more than a container beside the session's does.
+    if cause := causes.cause(pod):
+        return cause
+    for status in reading.main_statuses(pod):
         if sentence := _container_failure(pod, status, "container"):
             return sentence
-    return _pod_cause(pod) or "pod failed"
+    return "pod failed"
 
 
 def _container_failure(pod: Pod, status: Container, kind: str) -> str:
@@ -140,65 +192,49 @@ def _container_failure(pod: Pod, status: Container, kind: str) -> str:
     code, reason = ended.get("exitCode") or 0, ended.get("reason") or "Error"
     if code == 0 and reason != "OOMKilled":
         return ""
+    if reason == _MADE_UP and causes.cause(pod):
+        return ""
     sentence = f'{kind} "{status.get("name")}" failed: {reason} (exit code {code})'
     return _joined(sentence, _detail(pod, status, ended))
 
 
 def _detail(pod: Pod, status: Container, ended: Container) -> str:
-    message = ended.get("message") or ""
+    name, message = status.get("name") or "", ended.get("message") or ""
     if _lacks_shell(message):
-        return _no_shell(status.get("name") or "")
+        return _no_shell(name)
     if ended.get("reason") == "OOMKilled":
         return _memory_limit(pod, status)
+    if (ended.get("reason") or "Error") in _OWN_WORDS and message:
+        words = reading.cut(message)
+        return wording.advised(words, wording.OTHER_IMAGE) if _IS_IMAGE.match(words) else words
+    if missing := _NOT_FOUND.search(message):
+        return wording.advised(f"the image has no {missing[1]} command", wording.OTHER_IMAGE)
     if message:
-        return reading.cut(message)
-    cause = _pod_cause(pod) or _deletion(pod)
+        return wording.advised(wording.told(pod, message), wording.IMAGE_OR_OPERATOR)
+    if cause := causes.cause(pod):
+        return cause
     # 137 alone is a kill, by whomever; only the reason OOMKilled is about memory.
-    return cause or ("the container was killed" if ended.get("exitCode") == 137 else "")
+    killed = wording.advised("the container was killed", wording.AGAIN)
+    return killed if ended.get("exitCode") == 137 else ""
+
+
+def _blocked(pod: Pod, name: str, reason: str, message: str) -> str:
+    sentence = f'container "{name}" cannot start: {reason}'
+    if _lacks_shell(message):
+        return _joined(sentence, _no_shell(name))
+    advice = wording.wait_advice(name, reason, message)
+    return wording.advised(_joined(sentence, wording.told(pod, message)), advice)
 
 
 def _memory_limit(pod: Pod, status: Container) -> str:
-    for container in reading.section(pod, "spec").get("containers") or []:
+    spec = reading.section(pod, "spec")
+    sentence = "the memory limit was reached"
+    for container in [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]:
         limit = reading.section(container, "resources", "limits").get("memory")
         if container.get("name") == status.get("name") and limit:
-            return f"the memory limit of {limit} was reached"
-    return "the memory limit was reached"
-
-
-def _pod_cause(pod: Pod) -> str:
-    """Return what ended the pod as a whole: its time limit, an eviction, a lost node."""
-    status = reading.section(pod, "status")
-    reason, message = status.get("reason") or "", status.get("message") or ""
-    if reason == "DeadlineExceeded":
-        seconds = reading.section(pod, "spec").get("activeDeadlineSeconds")
-        limit = f" of {seconds} s" if seconds else ""
-        return f"the session reached its time limit{limit} (DeadlineExceeded)"
-    if reason == "NodeLost":
-        return _joined(NODE_LOST, reading.cut(message))
-    if reason or message:
-        return reading.cut(f"{reason}: {message}" if reason and message else reason or message)
-    return _disruption(pod)
-
-
-def _disruption(pod: Pod) -> str:
-    if not reading.is_true(pod, "DisruptionTarget"):
-        return ""
-    target = reading.condition(pod, "DisruptionTarget")
-    reason, message = target.get("reason") or "DisruptionTarget", target.get("message") or ""
-    return reading.cut(f"the pod was disrupted: {reason}{': ' if message else ''}{message}")
-
-
-def _deletion(pod: Pod) -> str:
-    """Return that somebody deleted the pod, empty if its container had ended by itself before."""
-    asked_at = reading.deletion_asked_at(pod)
-    if asked_at is None:
-        return ""
-    status = _session_status(pod)
-    ended: Any = reading.state(status, "terminated") if status is not None else None
-    ended_at = reading.time((ended or {}).get("finishedAt"))
-    if ended_at is not None and ended_at < asked_at:
-        return ""
-    return "the pod was deleted"
+            sentence = f"the memory limit of {limit} was reached"
+    is_asked_for = status.get("name") in (SESSION_CONTAINER, FETCH_CONTAINER)
+    return wording.advised(sentence, wording.MORE_MEMORY if is_asked_for else "")
 
 
 def _lacks_shell(message: str) -> bool:

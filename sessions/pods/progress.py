@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sessions.pods import reading
+from sessions.pods import reading, wording
 from sessions.pods.reading import Pod
 
 DELIVERING = "Delivering application"
@@ -32,7 +32,7 @@ def step(pod: Pod) -> Step | None:
         return Step(_scheduling(pod))
     for name, reason, message in reading.waits(pod):
         if reason not in ORDINARY_WAITS:
-            detail = f": {message}" if message else ""
+            detail = f": {wording.told(pod, message)}" if message else ""
             return Step(reading.cut(f'Container "{name}" is waiting: {reason}{detail}'))
     if any(reading.state(status, "running") is not None for status in reading.init_statuses(pod)):
         return Step(DELIVERING)
@@ -45,5 +45,6 @@ def _scheduling(pod: Pod) -> str:
     scheduled = reading.condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or not scheduled.get("reason"):
         return SCHEDULING
-    detail = scheduled.get("message") or "the scheduler finds no node for the pod"
-    return reading.cut(f"{scheduled['reason']}: {detail}")
+    message = scheduled.get("message") or "the scheduler finds no node for the pod"
+    sentence = f"{scheduled['reason']}: {wording.told(pod, message)}"
+    return wording.advised(sentence, wording.scheduling_advice(message))

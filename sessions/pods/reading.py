@@ -10,6 +10,8 @@ Container = Mapping[str, Any]
 
 # Foreign sentences (a kubelet's, a scheduler's, an image's) are cut here before clients see them.
 MAX_DETAIL_CHARACTERS = 500
+# How long a busy kubelet takes, beyond the grace, to see that what it was asked to kill has ended.
+KUBELET_REACTION_SECONDS = 10
 
 
 def section(value: Mapping[str, Any], *path: str) -> Mapping[str, Any]:
@@ -36,8 +38,16 @@ def init_statuses(pod: Pod) -> list[Container]:
         for container in section(pod, "spec").get("initContainers") or []
         if container.get("restartPolicy") == "Always"
     }
-    statuses: list[Container] = section(pod, "status").get("initContainerStatuses") or []
-    return [status for status in statuses if status.get("name") not in side_cars]
+    return [status for status in _all_init_statuses(pod) if status.get("name") not in side_cars]
+
+
+def _all_init_statuses(pod: Pod) -> list[Container]:
+    return section(pod, "status").get("initContainerStatuses") or []
+
+
+def main_container_names(pod: Pod) -> list[str]:
+    """Return the names of the pod's containers, those included that have no status yet."""
+    return [entry.get("name") or "" for entry in section(pod, "spec").get("containers") or []]
 
 
 def state(status: Container, kind: str) -> Mapping[str, Any] | None:
@@ -50,8 +60,11 @@ def state(status: Container, kind: str) -> Mapping[str, Any] | None:
 
 
 def waits(pod: Pod) -> Iterator[tuple[str, str, str]]:
-    """Yield name, reason and message of each waiting container, init containers first."""
-    for status in [*init_statuses(pod), *main_statuses(pod)]:
+    """Yield name, reason and message of each waiting container, init containers first.
+
+    Native side-cars are among them, for nothing starts before they do.
+    """
+    for status in [*_all_init_statuses(pod), *main_statuses(pod)]:
         waiting = state(status, "waiting")
         if waiting is not None:
             yield (
@@ -94,15 +107,25 @@ def time(value: Any) -> datetime | None:
 
 
 def deletion_asked_at(pod: Pod) -> datetime | None:
-    """Return when somebody asked to delete the pod, None if nobody has.
+    """Return when somebody asked to delete the pod, at the earliest; None if nobody has.
 
-    The object only tells when its grace runs out.
+    The object only tells when its grace runs out. Once the containers have ended the kubelet sets
+    the grace to 0 and that time to now: then it only tells that the pod was asked for no longer ago
+    than its own grace and the kubelet's reaction.
     """
-    metadata = section(pod, "metadata")
-    ends_at = time(metadata.get("deletionTimestamp"))
+    ends_at = time(section(pod, "metadata").get("deletionTimestamp"))
     if ends_at is None:
         return None
-    return ends_at - timedelta(seconds=metadata.get("deletionGracePeriodSeconds") or 0)
+    grace = deletion_grace(pod)
+    if grace == 0:
+        own_grace = section(pod, "spec").get("terminationGracePeriodSeconds") or 0
+        grace = own_grace + KUBELET_REACTION_SECONDS
+    return ends_at - timedelta(seconds=grace)
+
+
+def deletion_grace(pod: Pod) -> int:
+    """Return how many seconds a pod that is to be deleted was given to end."""
+    return section(pod, "metadata").get("deletionGracePeriodSeconds") or 0
 
 
 def cut(text: str) -> str:

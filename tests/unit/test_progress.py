@@ -19,7 +19,10 @@ STEPS: list[tuple[str, dict[str, Any], Step | None]] = [
     (
         "no node fits",
         pod("Pending", node="", conditions=[UNSCHEDULABLE]),
-        Step("Unschedulable: 0/1 nodes are available: 1 Insufficient cpu."),
+        Step(
+            "Unschedulable: 0/1 nodes are available: 1 Insufficient cpu; ask for less (limits), or "
+            "the cluster operator must add capacity"
+        ),
     ),
     ("bound", pod("Pending", conditions=None), Step("Preparing the sandbox")),
     (
