@@ -1,21 +1,24 @@
 """The clusters that the platform's tests run against, and a look at what is left in them."""
 
+import asyncio
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from telorunner.conf import ClusterKind
-from telorunner.kube.client import ClusterSettings, open_cluster
+from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
 from telorunner.kube.objects import MANAGED_BY_LABEL, list_objects
 from tests.realcluster import session_namespace
 from tests.serving import KERNEL_DIR, MANAGE, Process
 
 LOCAL_IMAGE = "telorun/node:latest-slim"
 MANAGED_BY = "telo-k8s-runner"
+# Twice the reaper's interval.
+LEFT_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -35,8 +38,9 @@ class ClusterUnderTest:
     # The delivery of bundles by URL; None: nothing says how pods reach this machine.
     fetching: Mapping[str, str] | None = None
 
-    async def objects(self, resource: str) -> list[str]:
-        """Return the names of the runner's objects of one kind."""
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Cluster]:
+        """Open the product's client with an administrator's credentials."""
         settings = ClusterSettings(
             kind=ClusterKind.KUBECONFIG,
             kubeconfig=str(self.kubeconfig),
@@ -44,9 +48,26 @@ class ClusterUnderTest:
             managed_by=MANAGED_BY,
         )
         async with open_cluster(settings) as cluster:
-            selector = f"{MANAGED_BY_LABEL}={MANAGED_BY}"
+            yield cluster
+
+    async def objects(self, resource: str, managed_by: str = MANAGED_BY) -> list[str]:
+        """Return the names of a runner's objects of one kind."""
+        async with self.opened() as cluster:
+            selector = f"{MANAGED_BY_LABEL}={managed_by}"
             found = await list_objects(cluster, resource, selector=selector)
         return sorted(one["metadata"]["name"] for one in found)
+
+    async def until_nothing_is_left(self, managed_by: str = MANAGED_BY) -> None:
+        """Wait until a runner has no object in the cluster any more."""
+        async with asyncio.timeout(LEFT_SECONDS):
+            while await self._left(managed_by):  # noqa: ASYNC110 - two lists have no one event
+                await asyncio.sleep(0.1)
+
+    async def _left(self, managed_by: str) -> list[str]:
+        return [
+            *await self.objects("pods", managed_by),
+            *await self.objects("configmaps", managed_by),
+        ]
 
 
 @contextmanager

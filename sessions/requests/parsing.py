@@ -3,10 +3,12 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
+import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sessions.actions.create import Wanted
+from sessions.pods.run import literal
 from sessions.requests.bodies import CreateSession, Patience, Port, Probe
 from sessions.requests.values import REFUSED
 from telorunner.errors import InvalidRequest
@@ -18,6 +20,12 @@ MAX_SEGMENT_LENGTH = 256
 # MAX_ARG_STRLEN of Linux, 128 KiB, counts the "=" and the NUL behind them too.
 MAX_VARIABLE_BYTES = 131_072 - 2
 MAX_ENV_BYTES = 1_048_576
+# The API server keeps objects of 1.5 MiB and reads bodies of 3 MiB. NB: each attempt with a pod
+# that is larger counts against the namespace's quota, though there is no pod.
+MAX_STORED_ENV_BYTES = 1_310_720
+MAX_SENT_ENV_BYTES = 2_621_440
+# What a variable costs besides its name, once more, and its value: who set it (managedFields).
+VARIABLE_OVERHEAD_BYTES = 80
 
 # By pydantic's error types; what it would say itself is in the words of Python's types.
 _MESSAGES = {
@@ -118,6 +126,20 @@ def _env_issues(env: Mapping[str, str]) -> Iterator[Issue]:
         largest = max(env, key=lambda name: len(env[name]))
         message = f"all of it must be at most 1 MiB; {largest} is the largest"
         yield {"path": "/env", "message": message}
+    elif not _fits_into_a_pod(env):
+        message = "too large for a pod: many variables, or many $ or control characters"
+        yield {"path": "/env", "message": message}
+
+
+def _fits_into_a_pod(env: Mapping[str, str]) -> bool:
+    """Tell whether the Kubernetes API takes a pod with these variables."""
+    stored_bytes = sent_bytes = 0
+    for name, value in env.items():
+        written = literal(value)
+        overhead_bytes = 2 * len(name) + VARIABLE_OVERHEAD_BYTES
+        stored_bytes += overhead_bytes + len(written.encode())
+        sent_bytes += overhead_bytes + len(orjson.dumps(written))
+    return stored_bytes <= MAX_STORED_ENV_BYTES and sent_bytes <= MAX_SENT_ENV_BYTES
 
 
 def _app_count_issues(request: CreateSession) -> Iterator[Issue]:

@@ -27,6 +27,7 @@ from sessions.store.environment import open_env, seal_env, seal_token
 from sessions.store.owned import (
     OwnedSession,
     fail,
+    known_ids,
     live_ids,
     load,
     record_pod,
@@ -59,6 +60,7 @@ __all__ = [
     "insert",
     "is_session_id",
     "is_taken",
+    "known_ids",
     "live_ids",
     "load",
     "load_bundle",

@@ -22,6 +22,9 @@ from sessions.store.environment import open_env
 from sessions.store.rows import status_of, storable
 from telorunner import secretbox
 
+# SQLite takes 999 values in a statement at least, PostgreSQL 65,535.
+IDS_AT_ONCE = 500
+
 
 @dataclass(frozen=True)
 class OwnedSession:
@@ -180,6 +183,19 @@ def _stop_wishes(engine_id: str) -> set[str]:
 async def live_ids() -> set[str]:
     """Return every live session, whoever owns it: what the reaper must leave alone."""
     return await aread(_live_ids)
+
+
+async def known_ids(session_ids: set[str]) -> set[str]:
+    """Return those of the sessions that this database has, be it in its history only."""
+    return await aread(_known_ids, session_ids)
+
+
+def _known_ids(session_ids: set[str]) -> set[str]:
+    listed, known = sorted(session_ids), set[str]()
+    for first in range(0, len(listed), IDS_AT_ONCE):
+        rows = Session.objects.filter(id__in=listed[first : first + IDS_AT_ONCE])
+        known.update(rows.values_list("id", flat=True))
+    return known
 
 
 def _live_ids() -> set[str]:

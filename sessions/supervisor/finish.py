@@ -24,7 +24,7 @@ from telorunner.kube.informer import Subscription
 
 logger = logging.getLogger(__name__)
 
-# The contract's bound between a stop and `stopped`.
+# The contract's bound between a wish to stop and `stopped`.
 GONE_SECONDS = 15.0
 # A watch that is late or broken must not make a stop last; then the pod is asked for by name.
 LOOK_AGAIN_SECONDS = 3.0
@@ -65,9 +65,12 @@ async def finish(
 
 
 async def _remove(session: Session, subscription: Subscription) -> None:
-    """Delete everything and wait, within the bound, until the pod is gone."""
+    """Delete everything and wait, within the bound, until the pod is gone.
+
+    A pod whose creation had no answer may come later still; the reaper sees it then.
+    """
     with suppress(TimeoutError):
-        async with asyncio.timeout(GONE_SECONDS):
+        async with asyncio.timeout_at(session.stop_asked_at + GONE_SECONDS):
             await session.owner.lease.wait_held()
             if await _insist(session, _delete_pod):
                 await _gone(session, subscription)
@@ -95,7 +98,7 @@ async def _insist(session: Session, delete: Callable[[Session], Awaitable[bool]]
             return await delete(session)
         except ClusterError as exc:
             logger.info("A deletion failed.", extra=session.log_extra, exc_info=exc)
-            await backoff.wait()
+            await backoff.wait(exc.retry_after_seconds)
 
 
 async def _delete_pod(session: Session) -> bool:

@@ -9,13 +9,13 @@ import logging
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from sessions.pods import failures, progress
+from sessions.pods import causes, failures, progress
 from sessions.pods.hardening import GRACE_SECONDS
 from sessions.pods.progress import Step
-from sessions.pods.reading import Pod, deletion_asked_at
+from sessions.pods.reading import Pod, deletion_asked_at, deletion_grace
 from sessions.pods.run import object_name
 from sessions.spec import STOPPED, Status, failed
-from sessions.states import StatusKind
+from sessions.states import Phase, StatusKind
 from sessions.supervisor.session import Session
 from sessions.supervisor.start import START_SECONDS
 from telorunner.errors import ClusterError, ObjectNotFound
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 # A pod that the informer does not show by then is asked for by name.
 UNSEEN_SECONDS = 10.0
-# A pod that is to be deleted and stays longer than its grace and this has lost its node.
+# A pod that is to be deleted and stays for longer than its grace and this has lost its node.
 LOST_NODE_SECONDS = 30.0
 # The kubelet ends a pod at its time limit; a node that is lost does not, and then this does.
 OVERTIME_SECONDS = 60.0
@@ -51,6 +51,8 @@ class Watch:
     _step_due_at: float = field(default=0.0, init=False)
     _blocked_since: float | None = field(default=None, init=False)
     _deleted_since: float | None = field(default=None, init=False)
+    _own_end_since: float | None = field(default=None, init=False)
+    _grace_seconds: int = field(default=GRACE_SECONDS, init=False)
 
     def __post_init__(self) -> None:
         now = _now()
@@ -88,20 +90,30 @@ class Watch:
 
     def _verdict(self, pod: Pod) -> Status | None:
         """Return how the session ended, as far as the pod and the time say so."""
-        ended = failures.outcome(pod)
+        ended = failures.outcome(pod) or self._own_end(pod)
         if ended is not None:
             return ended
         now = _now()
-        if self._deleted_since is None and deletion_asked_at(pod) is not None:
-            self._deleted_since = now
+        if deletion_asked_at(pod) is not None:
+            if self._deleted_since is None:
+                self._deleted_since = now
+            self._grace_seconds = deletion_grace(pod)
         if self._is_over(self._lost_at()):
-            return failed(failures.NODE_LOST)
+            return failed(causes.NODE_LOST)
         if self._is_over(self._overtime_deadline):
-            seconds = self.session.row.spec.limits.ttl_seconds
-            return failed(f"the session reached its time limit of {seconds} s (DeadlineExceeded)")
+            return failed(causes.time_limit(self.session.row.spec.limits.ttl_seconds))
         if self.session.status is StatusKind.STARTING and not self._is_proved(pod):
             return self._start_verdict(pod)
         return None
+
+    def _own_end(self, pod: Pod) -> Status | None:
+        """Return how the session's container ended, once others have gone on for a while."""
+        ended = failures.own_end(pod)
+        if ended is None:
+            self._own_end_since = None
+        elif self._own_end_since is None:
+            self._own_end_since = _now()
+        return ended if self._is_over(self._own_end_at()) else None
 
     def _start_verdict(self, pod: Pod) -> Status | None:
         block = failures.block(pod)
@@ -138,7 +150,8 @@ class Watch:
             return self._unanswered()
         if self._own(found) is None:
             return failures.disappeared(None)
-        # The informer is behind; what the API says now is as good.
+        # The informer is behind; what the API says now is as good, for the terminal too.
+        session.runtime.pods.learn(found)
         return self._verdict(found)
 
     def _unanswered(self) -> Status | None:
@@ -153,6 +166,9 @@ class Watch:
     async def _tell(self, pod: Pod | None) -> None:
         """Publish what is new: that the session runs, else what it waits for."""
         session = self.session
+        if self._grace_seconds > GRACE_SECONDS:
+            # Whoever deleted it gave it more time than a stop does; nobody should wait to be told.
+            await session.say(failures.deletion_notice(self._grace_seconds), Phase.BOOT)
         if session.status is not StatusKind.STARTING:
             return
         if self._is_proved(pod):
@@ -175,10 +191,15 @@ class Watch:
             return None
         return self._blocked_since + self.session.runtime.config.image_pull_grace_seconds
 
+    def _own_end_at(self) -> float | None:
+        if self._own_end_since is None:
+            return None
+        return self._own_end_since + failures.OWN_END_SECONDS
+
     def _lost_at(self) -> float | None:
         if self._deleted_since is None:
             return None
-        return self._deleted_since + GRACE_SECONDS + LOST_NODE_SECONDS
+        return self._deleted_since + self._grace_seconds + LOST_NODE_SECONDS
 
     @staticmethod
     def _is_over(deadline: float | None) -> bool:
@@ -186,7 +207,11 @@ class Watch:
 
     def _next_look(self) -> float:
         """Return when time alone may change the verdict."""
-        times: list[float | None] = [self._overtime_deadline, self._lost_at()]
+        times: list[float | None] = [
+            self._overtime_deadline,
+            self._lost_at(),
+            self._own_end_at(),
+        ]
         if self._seen is None:
             times.append(self._unseen_deadline)
         if self.session.status is StatusKind.STARTING:

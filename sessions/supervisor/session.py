@@ -5,6 +5,7 @@ The order is always the same: the row first, then the log. No tasks are owned he
 
 import asyncio
 import logging
+import math
 from typing import Any
 
 from sessions import events, sse, store
@@ -36,6 +37,8 @@ class Session:
         self.ledger = ledger
         self.status = row.status
         self.stop_asked = asyncio.Event()
+        # When that was, by the loop's clock: how long a stop may last is counted from there.
+        self.stop_asked_at = math.inf
         # Set once clients have been told that the session runs.
         self.has_run = asyncio.Event()
         # Set whenever anything that decides about the session has changed.
@@ -72,6 +75,7 @@ class Session:
 
     def ask_stop(self) -> None:
         """Let the session end as `stopped`, as soon as its supervisor comes to it."""
+        self.stop_asked_at = min(self.stop_asked_at, asyncio.get_running_loop().time())
         self.stop_asked.set()
         self.wake.set()
 

@@ -38,6 +38,9 @@ Object = dict[str, Any]
 
 # The contract's: a pod that does not run by then fails the session.
 START_SECONDS = 180.0
+# A call that is under way at a stop is waited for: what it makes can only be deleted once it is
+# there. This much, so that the rest of the bound of a stop is left for the deletion.
+ANSWER_SECONDS = 5.0
 # A server that is not listening by then is not of this process.
 SELF_URL_SECONDS = 10.0
 
@@ -100,24 +103,48 @@ async def _attempt(
     while True:
         if session.stop_asked.is_set():
             raise StopAsked
+        wanted_pause_seconds = 0.0
         try:
-            return await action(session)
+            return await _answered(session, action)
         except Unavailable:
             sentence = f"{operation}: the runner's database cannot be reached."
         except NotFound as exc:
             raise StartFailed(exc.message, stage=operation) from exc
         except ClusterError as exc:
+            wanted_pause_seconds = exc.retry_after_seconds
             sentence = describe(exc, operation)
             if deadline < math.inf and not (exc.is_retryable or isinstance(exc, Unauthorized)):
                 logger.warning("%s", sentence, extra=session.log_extra, exc_info=exc)
                 raise StartFailed(sentence, stage=operation) from exc
             logger.info("%s Trying again.", sentence, extra=session.log_extra, exc_info=exc)
-        delay = backoff.next_delay()
+        delay = backoff.next_delay(wanted_pause_seconds)
         if asyncio.get_running_loop().time() + delay > deadline:
             raise StartFailed(sentence, stage=operation)
         with suppress(TimeoutError):
             async with asyncio.timeout(delay):
                 await session.stop_asked.wait()
+
+
+async def _answered(session: Session, action: Callable[[Session], Awaitable[T]]) -> T:
+    """Do something that may hang; once the session is to stop, not for much longer.
+
+    Raises:
+        StopAsked: The session is to stop, and there was no answer.
+    """
+
+    async def hurry() -> None:
+        await session.stop_asked.wait()
+        patience.reschedule(asyncio.get_running_loop().time() + ANSWER_SECONDS)
+
+    try:
+        async with asyncio.timeout(None) as patience:
+            hurrying = aio.start(hurry(), name=f"hurry-{session.session_id}")
+            try:
+                return await action(session)
+            finally:
+                await aio.stop(hurrying)
+    except TimeoutError:
+        raise StopAsked from None
 
 
 async def _find(session: Session) -> Object | None:
@@ -189,12 +216,18 @@ async def _bundle_url(session: Session) -> str:
 def _adopted(session: Session, pod: Object) -> Object:
     """Remember the pod as the session's own.
 
+    One that is being deleted or has ended is the session's too: it may have begun to run, and no
+    session runs twice.
+
     Raises:
         StartFailed: It is somebody else's.
     """
     if not is_own(session, pod):
         raise StartFailed(_foreign("pod", session), stage="adopt")
     uid = pod["metadata"]["uid"]
+    if session.pod_uid and session.pod_uid != uid:
+        # Labelled like the session's, but its own is gone: what runs there, nobody knows.
+        raise StartFailed(_why_gone(session), stage="adopt")
     if session.pod_uid != uid:
         session.pod_uid = uid
         session.ledger.note_pod(pod["metadata"]["name"], uid)
@@ -227,10 +260,13 @@ async def own_config_map(session: Session, pod: Object) -> None:
     """Let the ConfigMap vanish with the pod; if that fails it is deleted by name at the end."""
     if session.row.spec.delivery is not Delivery.INLINE:
         return
-    patch = {"metadata": {"ownerReferences": [objects.owner_reference(pod)]}}
+    cluster, name = session.runtime.cluster, object_name(session.session_id)
+    owners = [objects.owner_reference(pod)]
     try:
-        await objects.patch(
-            session.runtime.cluster, "configmaps", object_name(session.session_id), patch
-        )
+        if session.is_adopted:
+            metadata = (await objects.get(cluster, "configmaps", name))["metadata"]
+            if metadata.get("ownerReferences") or not is_own(session, {"metadata": metadata}):
+                return
+        await objects.patch(cluster, "configmaps", name, {"metadata": {"ownerReferences": owners}})
     except ClusterError as exc:
         logger.info("The ConfigMap has no owner yet.", extra=session.log_extra, exc_info=exc)

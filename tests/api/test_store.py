@@ -180,6 +180,15 @@ class TestTransitions:
         await owner.become(exited(0))
         assert await store.live_ids() == {other}
 
+    async def test_a_session_is_known_for_as_long_as_its_history(self, owner: Owner) -> None:
+        await owner.become(exited(0))
+        await store.evict_ended(timezone.now() + timedelta(seconds=1))
+        # More than one statement may ask for.
+        strangers = {f"stranger{number}" for number in range(1_200)}
+        assert await store.known_ids({owner.session_id, *strangers}) == {owner.session_id}
+        await store.purge_history(timezone.now() + timedelta(days=1))
+        assert await store.known_ids({owner.session_id}) == set()
+
 
 class TestRetention:
     async def test_the_archive_goes_with_the_end_and_its_list_of_files_with_the_eviction(

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from urllib.parse import urlsplit
 
@@ -14,9 +14,12 @@ from tests.clusters import ClusterUnderTest
 from tests.readers import Place, open_output_reader
 from tests.serving import Platform
 
-pytestmark = pytest.mark.cluster
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
-SESSIONS = 5
+Times = Callable[[int, int], int]
+
+# A node of two cores has room for ten only if each asks for this little.
+LITTLE = {"cpu": "100m"}
 VIEWERS = 20
 ECHO = """
 import os, sys
@@ -43,7 +46,7 @@ async def opened(platform: Platform, cluster: ClusterUnderTest) -> AsyncIterator
 
 async def start_session(client: Client, name: int) -> tuple[str, int]:
     """Start a session, type a line into it, and return its id and last output number."""
-    session = await client.create(ECHO)
+    session = await client.create(ECHO, limits=LITTLE)
     async with client.terminal(session) as terminal:
         await terminal.until(b"ready")
         await terminal.socket.send(f"before {name}\r".encode())
@@ -52,27 +55,31 @@ async def start_session(client: Client, name: int) -> tuple[str, int]:
     return session, terminal.numbers[-1]
 
 
-async def start_sessions(client: Client) -> dict[str, int]:
+async def start_sessions(client: Client, count: int) -> dict[str, int]:
     """Start sessions side by side; return the last output number of each."""
     async with asyncio.TaskGroup() as group:
-        starts = [group.create_task(start_session(client, name)) for name in range(SESSIONS)]
+        starts = [group.create_task(start_session(client, name)) for name in range(count)]
     return dict(start.result() for start in starts)
 
 
-async def it_goes_on(client: Client, session: str, number: int) -> None:
-    """Type into a session again, end it, and look at what its clients read."""
+async def it_goes_on(client: Client, session: str, number: int, is_stopped: bool) -> None:
+    """Type into a session again, end or stop it, and look at what its clients read."""
     document = (await client.http.get(f"/v1/sessions/{session}")).json()
     assert document["status"]["kind"] == "running"
     async with client.terminal(session, last_seq=number) as terminal:
         await terminal.socket.send(b"after\r")
         await terminal.until(b"heard after")
-        await terminal.socket.send(b"bye\r")
+        if is_stopped:
+            assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+        else:
+            await terminal.socket.send(b"bye\r")
         assert await terminal.drain() == 1000
     # No number is ever seen twice, and the jump is told.
     assert min(terminal.numbers) > number
     assert {"type": "gap", "reason": "buffer_evicted"} in terminal.texts
     everything = await client.events(session)
-    assert everything[-1][1]["status"] == {"kind": "exited", "code": 0}
+    end = {"kind": "stopped"} if is_stopped else {"kind": "exited", "code": 0}
+    assert everything[-1][1]["status"] == end
     # Numbers of before the restart, given out or not, are told from those of now.
     for after in (1, 3, 900):
         (gap, _), *events = await client.events(session, after=after)
@@ -83,14 +90,17 @@ async def it_goes_on(client: Client, session: str, number: int) -> None:
 async def they_go_on(client: Client, numbers: dict[str, int]) -> None:
     """Go on with every session, side by side."""
     async with asyncio.TaskGroup() as group:
-        for session, number in numbers.items():
-            group.create_task(it_goes_on(client, session, number))
+        for turn, (session, number) in enumerate(numbers.items()):
+            is_stopped = turn % 2 == 1
+            group.create_task(it_goes_on(client, session, number, is_stopped))
 
 
-async def restarted(platform: Platform, cluster: ClusterUnderTest, sent: signal.Signals) -> None:
+async def restarted(
+    platform: Platform, cluster: ClusterUnderTest, count: int, sent: signal.Signals
+) -> None:
     platform.start()
     async with opened(platform, cluster) as client:
-        numbers = await start_sessions(client)
+        numbers = await start_sessions(client, count)
         ended = await client.create('print("over")\n')
         assert await client.status(ended) == {"kind": "exited", "code": 0}
     code = platform.stop(sent)
@@ -99,19 +109,20 @@ async def restarted(platform: Platform, cluster: ClusterUnderTest, sent: signal.
     async with opened(platform, cluster) as client:
         await they_go_on(client, numbers)
         assert await client.status(ended) == {"kind": "exited", "code": 0}
+        await cluster.until_nothing_is_left()
     assert platform.stop() == 0
 
 
 async def test_sessions_go_on_after_a_clean_restart(
-    platform: Platform, cluster: ClusterUnderTest
+    platform: Platform, cluster: ClusterUnderTest, times: Times
 ) -> None:
-    await restarted(platform, cluster, signal.SIGTERM)
+    await restarted(platform, cluster, times(10, 5), signal.SIGTERM)
 
 
 async def test_sessions_go_on_after_the_runner_was_killed(
-    platform: Platform, cluster: ClusterUnderTest
+    platform: Platform, cluster: ClusterUnderTest, times: Times
 ) -> None:
-    await restarted(platform, cluster, signal.SIGKILL)
+    await restarted(platform, cluster, times(10, 5), signal.SIGKILL)
 
 
 async def follow_to_the_end(client: Client, session: str, is_open: asyncio.Event) -> None:

@@ -73,20 +73,12 @@ class SaidItAll(Check):
         assert terminal.output == expected
 
 
-async def nothing_left(cluster: ClusterUnderTest) -> None:
-    """Wait until the runner has no object in the cluster any more."""
-    async with asyncio.timeout(60):
-        while left := await cluster.objects("pods") + await cluster.objects("configmaps"):
-            assert left
-            await asyncio.sleep(0.1)
-
-
 async def test_twenty_runs_that_exit_at_once_are_told_whole_and_once(
     client: Client, cluster: ClusterUnderTest
 ) -> None:
     check = SaidHello({"kind": "exited", "code": 0})
     await in_turns(client, [HELLO.format(code=0)] * RUNS, check)
-    await nothing_left(cluster)
+    await cluster.until_nothing_is_left()
 
 
 async def test_a_run_that_fails_at_once_says_so_and_keeps_its_output(client: Client) -> None:
@@ -101,7 +93,7 @@ async def test_a_megabyte_and_a_last_line_arrive_before_the_end(
     client: Client, cluster: ClusterUnderTest
 ) -> None:
     await in_turns(client, [MEGABYTE] * RUNS, SaidItAll())
-    await nothing_left(cluster)
+    await cluster.until_nothing_is_left()
 
 
 @pytest.mark.parametrize("options", [[], ["--compressed"]], ids=["plain", "compressed"])
@@ -139,4 +131,4 @@ async def test_a_stop_at_any_moment_of_the_start_leaves_nothing(
     await in_turns(client, ["import time\ntime.sleep(600)\n"] * RUNS, check)
     # Told `stopped` means gone: nothing is waited for here.
     assert await cluster.objects("pods") == []
-    await nothing_left(cluster)
+    await cluster.until_nothing_is_left()

@@ -8,10 +8,9 @@ from typing import Any
 
 from sessions.pods.run import object_name
 from sessions.reconciler import Reconciler
-from sessions.supervisor import Lease
 from telorunner.kube.objects import session_labels
 from tests import fakes
-from tests.engine.world import FakeWorld, is_status, open_fake_world
+from tests.engine.world import FakeWorld, held_lease, is_status, open_fake_world
 from tests.unit.pods import running, terminated
 
 PROGRAM = "print(1)\n"
@@ -31,7 +30,7 @@ def put(world: FakeWorld, resource: str, session_id: str, **more: Any) -> str:
 async def reap(world: FakeWorld) -> None:
     async with asyncio.timeout(20):
         await world.runtime.pods.wait_listed()
-    await Reconciler(world.runtime, Lease(15)).reap()
+    await Reconciler(world.runtime, held_lease()).reap()
 
 
 async def test_pods_that_no_live_session_claims_are_deleted(world: FakeWorld) -> None:

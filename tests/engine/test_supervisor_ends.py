@@ -11,9 +11,9 @@ from aiohttp import web
 
 from sessions.pods.run import object_name
 from sessions.reconciler import Reconciler
-from sessions.supervisor import Lease
-from tests.engine.world import FakeWorld, open_fake_world
+from tests.engine.world import FakeWorld, held_lease, open_fake_world
 from tests.fakes import cut, refuse, status_answer
+from tests.unit.pods import running
 
 PROGRAM = "print(1)\n"
 
@@ -60,29 +60,62 @@ async def test_a_stop_on_a_lost_node_ends_and_the_pod_is_forced_out_later(
     if not times(1, 0):
         pytest.skip("takes the 15 s that a stop may last; runs with --full-counts")
 
-    async def note(request: web.Request) -> web.StreamResponse:
-        """Only mark the pod: the node that would end it is gone; but obey force."""
-        seen = world.api.requests[-1]
-        if seen.resource != "pods" or seen.body["gracePeriodSeconds"] == 0:
-            return await world.api.behave(request)
-        pod = world.api.objects["pods"][seen.name]
-        return web.json_response(change(world, pod, deletionTimestamp=ago(0)))
-
     async with world.runner():
         session_id = await world.start()
-        world.api.script("delete", *[note] * 50)
+        world.api.script("delete", *[LostNode(world).delete] * 50)
         async with asyncio.timeout(25):
             await world.stop(session_id)
             assert await world.last_status(session_id) == {"kind": "stopped"}
         # Others go on meanwhile.
         other = await world.start()
-        name = object_name(session_id)
-        with world.runtime.pods.subscribe(name) as subscription:
-            change(world, world.api.objects["pods"][name], deletionTimestamp=ago(5))
-            while (subscription.object or {})["metadata"]["deletionTimestamp"] > ago(4):
-                await subscription.changed()
-        await Reconciler(world.runtime, Lease(15)).reap()
+        await is_forced_out(world, session_id)
         assert set(world.api.objects["pods"]) == {object_name(other)}
+
+
+async def test_a_lost_node_fails_the_session_and_its_pod_is_forced_out_later(
+    world: FakeWorld,
+) -> None:
+    async with world.runner():
+        session_id = await world.start()
+        world.api.script("delete", *[LostNode(world).delete] * 50)
+        world.set_status(session_id, "Unknown", running())
+        status = await world.last_status(session_id)
+        assert status["kind"] == "failed"
+        assert status["message"].startswith("the node that ran the session is lost")
+        pods, name = world.api.objects["pods"], object_name(session_id)
+        async with asyncio.timeout(20):
+            await world.api.wait_until(lambda: "deletionTimestamp" in pods[name]["metadata"])
+            await world.api.wait_until(lambda: not world.api.objects["configmaps"])
+        # The slot is free though the pod is still there.
+        other = await world.start()
+        await is_forced_out(world, session_id)
+        assert set(world.api.objects["pods"]) == {object_name(other)}
+
+
+class LostNode:
+    """A node that would end pods and is gone: a pod that is deleted stays, but for force."""
+
+    def __init__(self, world: FakeWorld) -> None:
+        self._world = world
+
+    async def delete(self, request: web.Request) -> web.StreamResponse:
+        """Only mark the pod."""
+        api = self._world.api
+        seen = api.requests[-1]
+        if seen.resource != "pods" or seen.body["gracePeriodSeconds"] == 0:
+            return await api.behave(request)
+        pod = api.objects["pods"][seen.name]
+        return web.json_response(change(self._world, pod, deletionTimestamp=ago(0)))
+
+
+async def is_forced_out(world: FakeWorld, session_id: str) -> None:
+    """Let the pod's deletion have been long ago, and the reaper look."""
+    name = object_name(session_id)
+    with world.runtime.pods.subscribe(name) as subscription:
+        change(world, world.api.objects["pods"][name], deletionTimestamp=ago(5))
+        while (subscription.object or {})["metadata"].get("deletionTimestamp", "9") > ago(4):
+            await subscription.changed()
+    await Reconciler(world.runtime, held_lease()).reap()
 
 
 def ago(minutes: int) -> str:

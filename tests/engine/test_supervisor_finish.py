@@ -36,7 +36,7 @@ async def test_what_disrupted_a_pod_is_told(world: FakeWorld) -> None:
         assert await world.last_status(session_id) == {
             "kind": "failed",
             "message": 'container "session" failed: Error (exit code 143): the pod was disrupted: '
-            "PreemptionByScheduler: preempting",
+            "PreemptionByScheduler: preempting; start the session again",
         }
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from sessions.pods.causes import NODE_LOST, time_limit
 from sessions.spec import STOPPED, Status, exited, failed
 from sessions.states import StatusKind
 from sessions.supervisor.ownership import Lease, Owner
@@ -104,8 +105,9 @@ async def test_a_container_that_is_not_there_after_a_second_is_said(tmp_path: Pa
 async def test_an_unschedulable_pod_fails_at_the_deadline_in_the_schedulers_words(
     tmp_path: Path, looptime: float
 ) -> None:
-    words = "0/1 nodes are available: 1 Insufficient cpu."
-    refused = condition("PodScheduled", "False", reason="Unschedulable", message=words)
+    words = "0/1 nodes are available: 1 Insufficient cpu"
+    refused = condition("PodScheduled", "False", reason="Unschedulable", message=f"{words}.")
+    words += "; ask for less (limits), or the cluster operator must add capacity"
     async with watching(tmp_path) as bench:
         bench.show(pod("Pending", node="", conditions=[refused]))
         assert await bench.task == failed(
@@ -135,7 +137,9 @@ async def test_image_pulls_have_their_grace_whatever_they_are_called_meanwhile(
             await asyncio.sleep(1)
             bench.show(pod("Pending", waiting("ImagePullBackOff", "back-off")))
         assert await bench.task == failed(
-            'container "session" cannot start: ImagePullBackOff: back-off'
+            'container "session" cannot start: ImagePullBackOff: back-off; check the image\'s name '
+            "and tag; a private registry needs the operator's pull secret "
+            "(RUNNER_IMAGE_PULL_SECRET)"
         )
         assert looptime == 60
 
@@ -176,8 +180,23 @@ async def test_a_pod_that_stays_long_after_its_deletion_has_lost_its_node(
     deleted = {"deletionTimestamp": "2026-01-01T00:00:30Z", "deletionGracePeriodSeconds": 30}
     async with watching(tmp_path, StatusKind.RUNNING) as bench:
         bench.show(pod("Running", running(), metadata=deleted))
-        assert await bench.task == failed("the node that ran the session is lost")
-        assert looptime == 32
+        assert await bench.task == failed(NODE_LOST)
+        # What it was given to end, and then as long as a kubelet may take.
+        assert looptime == 60
+
+
+async def test_a_deletion_with_a_grace_of_its_own_is_told_at_once(tmp_path: Path) -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60}
+    async with watching(tmp_path, StatusKind.RUNNING) as bench:
+        bench.show(pod("Running", running()))
+        await asyncio.sleep(1)
+        bench.show(pod("Running", running(), metadata=deleted))
+        await asyncio.sleep(1)
+        assert await bench.said() == ["Somebody deleted the session's pod; it has 60 s to end."]
+        bench.show(pod("Running", running(), metadata={**deleted, "resourceVersion": "2"}))
+        await asyncio.sleep(61)
+        assert len(await bench.said()) == 1
+        assert not bench.task.done()
 
 
 async def test_a_node_that_does_not_end_a_pod_at_its_limit_is_not_waited_for(
@@ -186,7 +205,7 @@ async def test_a_node_that_does_not_end_a_pod_at_its_limit_is_not_waited_for(
     async with watching(tmp_path, StatusKind.RUNNING) as bench:
         bench.show(pod("Running", running()))
         status = await bench.task
-        assert status == failed("the session reached its time limit of 60 s (DeadlineExceeded)")
+        assert status == failed(time_limit(TTL_SECONDS))
         assert looptime == TTL_SECONDS + 180 + 60
 
 

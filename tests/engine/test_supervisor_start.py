@@ -202,7 +202,8 @@ async def test_image_trouble_without_hope_fails_at_once(world: FakeWorld) -> Non
         world.set_status(session_id, "Pending", {"name": "session", "state": {"waiting": waiting}})
         assert await world.last_status(session_id) == {
             "kind": "failed",
-            "message": 'container "session" cannot start: ErrImageNeverPull: not present',
+            "message": 'container "session" cannot start: ErrImageNeverPull: not present; choose '
+            "pullPolicy missing or always, or an image that the node has",
         }
         await world.until_nothing_is_left(session_id)
 

@@ -25,7 +25,8 @@ from sessions.pods.run import object_name
 from sessions.runtime import Runtime, SelfUrl
 from sessions.spec import App, Port
 from sessions.states import IoMode, PullPolicy
-from sessions.store import aread, awrite
+from sessions.store import LEASE_SECONDS, aread, awrite
+from sessions.supervisor import Lease
 from telorunner import aio
 from telorunner.conf import ClusterKind, Settings
 from telorunner.kube.client import ClusterSettings, open_cluster
@@ -289,6 +290,13 @@ class FakeWorld(World):
     async def until_nothing_is_left(self, session_id: str) -> None:
         async with asyncio.timeout(WAIT_SECONDS):
             await self.api.wait_until(lambda: not self.left_of(session_id))
+
+
+def held_lease() -> Lease:
+    """Return a lease that was renewed just now."""
+    lease = Lease(LEASE_SECONDS)
+    lease.renewed(lease.now())
+    return lease
 
 
 @contextmanager

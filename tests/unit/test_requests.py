@@ -241,6 +241,20 @@ class TestEnv:
         refused = issues(create_body(env={**env, "B": "x" * 1000}))
         assert "1 MiB" in refused["/env"]
 
+    @pytest.mark.parametrize(
+        "env",
+        [
+            # Doubled for the kubelet; escaped in JSON; a name each, which is kept twice.
+            {f"A{n}": "$" * 100_000 for n in range(8)},
+            {f"A{n}": "\1" * 100_000 for n in range(8)},
+            {f"A{n:030}": "x" for n in range(10_000)},
+        ],
+    )
+    def test_what_swells_beyond_a_pod_is_refused(self, env: dict[str, str]) -> None:
+        assert "too large for a pod" in issues(create_body(env=env))["/env"]
+        half = dict(list(env.items())[: len(env) // 2])
+        assert parse_create(create_body(env=half)).env == half
+
     def test_values_never_show_in_what_is_logged(self) -> None:
         wanted = parse_create(create_body(env={"A": "s3cret"}))
         assert "s3cret" not in repr(wanted)
