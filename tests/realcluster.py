@@ -58,7 +58,7 @@ def session_namespace(name: str, folder: Path) -> Iterator[SessionNamespace]:
     finally:
         cluster_wide = f"clusterrole/{_cluster_name(name)}"
         kubectl("delete", cluster_wide, f"clusterrolebinding/{_cluster_name(name)}")
-        kubectl("delete", "namespace", name, "--wait=false")
+        kubectl("delete", "namespace", name, "--wait=false", "--ignore-not-found")
 
 
 def kubectl(*arguments: str, manifest: object = None) -> str:
@@ -70,6 +70,19 @@ def kubectl(*arguments: str, manifest: object = None) -> str:
         check=True,
     )
     return done.stdout.decode()
+
+
+def set_role(namespace: str, rules: list[dict[str, Any]]) -> None:
+    """Let the runner's Role in a namespace have these rules and no others."""
+    patch = orjson.dumps({"rules": rules}).decode()
+    kubectl("patch", "role", ACCOUNT, "-n", namespace, "--type=merge", "-p", patch)
+
+
+def set_cluster_role(namespace: str, rules: list[dict[str, Any]]) -> None:
+    """Let the ClusterRole of the namespace's runner have these rules and no others."""
+    patch = orjson.dumps({"rules": rules}).decode()
+    name = _cluster_name(namespace)
+    kubectl("patch", "clusterrole", name, "--type=merge", "-p", patch)
 
 
 def role_rules() -> list[dict[str, Any]]:
@@ -85,7 +98,10 @@ def cluster_role_rules() -> list[dict[str, Any]]:
 
 
 def _namespace(name: str) -> object:
-    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    # `warn` tells of pods that are let in all the same, such as controllers' templates.
+    level = "pod-security.kubernetes.io"
+    labels = {f"{level}/{mode}": "restricted" for mode in ("enforce", "warn")}
+    labels |= {f"{level}/{mode}-version": "latest" for mode in ("enforce", "warn")}
     return {
         "apiVersion": "v1",
         "kind": "Namespace",
