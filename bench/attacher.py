@@ -175,7 +175,7 @@ class Attacher:
             image=os.environ["BENCH_IMAGE"],
             pull_policy=PullPolicy.MISSING,
             apps=(App("app", ENTRY),),
-            limits=Limits(200, 512 * 2**20, 2**30, 3600),
+            limits=Limits(400, 512 * 2**20, 2**30, 3600),
         )
         manifest = build_run_pod(
             RunPodSpec(

@@ -22,6 +22,8 @@ from tests.clusters import ClusterUnderTest, local_cluster, real_cluster
 from tests.serving import Platform
 
 AT_ONCE = (1, 4)
+# Four at once, and what the cluster itself runs, fit on a node of two cores.
+CPU = "400m"
 
 
 @dataclass(frozen=True)
@@ -198,6 +200,6 @@ def session_body(image: str, flood_bytes: int) -> str:
             },
             "env": {},
             "config": {"image": image, "pullPolicy": "missing"},
-            "limits": {"cpu": "200m"},
+            "limits": {"cpu": CPU},
         }
     )

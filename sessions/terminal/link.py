@@ -75,9 +75,10 @@ class TerminalLink:
         self._moved = asyncio.Event()
         self._drain_until = 0.0
         self._reading: asyncio.Timeout | None = None
-        # The attach loop's own: when the early tries end, the rest before the next try, whether an
-        # attach ever held, and whether the last one brought everything.
+        # The attach loop's own: when the early tries end, when the last try began, the rest before
+        # the next, whether an attach ever held, and whether the last one brought everything.
         self._early_until: float | None = None
+        self._tried_at = 0.0
         self._rest_seconds = 0.0
         self._has_held = False
         self._is_complete = False
@@ -145,6 +146,7 @@ class TerminalLink:
 
     async def _attach(self) -> None:
         """Try once; relay for as long as the attach lasts."""
+        self._tried_at = _now()
         async with AsyncExitStack() as stack:
             stream: AttachStream | None = None
             try:
@@ -161,7 +163,8 @@ class TerminalLink:
 
     async def _note_refusal(self, exc: ClusterError) -> None:
         if not self._is_up.is_set():
-            self._rest_seconds = EARLY_RETRY_SECONDS
+            # What the refusal took counts: each moment that the container runs already is lost.
+            self._rest_seconds = max(0.0, self._tried_at + EARLY_RETRY_SECONDS - _now())
             return
         self._rest_seconds = self._backoff.next_delay()
         self._refused_since = self._refused_since or _now()
