@@ -51,7 +51,7 @@ EVENTS: dict[str, Schema] = {
             },
             "message": {"type": "string", "minLength": 1},
         },
-        description="A step of the start, in words for people.",
+        description="A step of the start, in words for people; or later what is good to know.",
     ),
     "DebugEvent": record(
         {

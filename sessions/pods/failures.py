@@ -18,7 +18,7 @@ ends the pod as a whole has said so by then.
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sessions.pods import causes, reading, wording
 from sessions.pods.fetch import FETCH_CONTAINER
@@ -65,6 +65,7 @@ class Block:
 
     message: str
     is_hopeless: bool
+    container: str = field(default="", compare=False)
 
 
 def outcome(pod: Pod) -> Status | None:
@@ -103,7 +104,7 @@ def block(pod: Pod) -> Block | None:
     for name, reason, message in reading.waits(pod):
         # What was put beside the session's container does not keep that from running.
         if name not in beside and (reason in _HOPELESS or reason in _PATIENT):
-            return Block(_blocked(pod, name, reason, message), reason in _HOPELESS)
+            return Block(_blocked(pod, name, reason, message), reason in _HOPELESS, name)
     return None
 
 
@@ -200,13 +201,14 @@ def _container_failure(pod: Pod, status: Container, kind: str) -> str:
 
 def _detail(pod: Pod, status: Container, ended: Container) -> str:
     name, message = status.get("name") or "", ended.get("message") or ""
-    if _lacks_shell(message):
-        return _no_shell(name)
     if ended.get("reason") == "OOMKilled":
         return _memory_limit(pod, status)
+    # NB: before the words of runtimes are looked for, which a container may imitate.
     if (ended.get("reason") or "Error") in _OWN_WORDS and message:
         words = reading.cut(message)
         return wording.advised(words, wording.OTHER_IMAGE) if _IS_IMAGE.match(words) else words
+    if _lacks_shell(message):
+        return _no_shell(name)
     if missing := _NOT_FOUND.search(message):
         return wording.advised(f"the image has no {missing[1]} command", wording.OTHER_IMAGE)
     if message:

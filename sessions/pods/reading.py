@@ -129,5 +129,10 @@ def deletion_grace(pod: Pod) -> int:
 
 
 def cut(text: str) -> str:
-    """Return a foreign sentence on one line, at most 500 characters long."""
-    return " ".join(text.split())[:MAX_DETAIL_CHARACTERS]
+    """Return a foreign sentence on one line, at most 500 characters long.
+
+    Control and formatting characters are left out: whoever wrote the sentence (an application may)
+    must not steer the terminal that it is shown on.
+    """
+    printable = "".join(char if char.isprintable() else " " for char in text)
+    return " ".join(printable.split())[:MAX_DETAIL_CHARACTERS]

@@ -40,9 +40,12 @@ _WAITS = {
 }
 
 _HIDDEN = "…"
+# What is looked at of a foreign sentence: far more than a client sees in the end, and no more than
+# takes a moment however it is made up.
+_READ_CHARACTERS = 4096
 # What is hidden wherever it stands, in this order: a path may be part of a URL.
 _INTERNAL = (
-    (re.compile(r"[a-z][a-z0-9+.-]*://[^\s\"'<>]+", re.IGNORECASE), _HIDDEN),
+    (re.compile(r"(?<![a-z0-9+.-])[a-z0-9+.-]+://[^\s\"'<>]+", re.IGNORECASE), _HIDDEN),
     (re.compile(r"(?<![\w.])\d{1,3}(?:\.\d{1,3}){3}(?::\d+)?(?![\w.]*\w)"), _HIDDEN),
     (re.compile(r"\[[0-9a-f]*:[0-9a-f:.]+\](?::\d+)?", re.IGNORECASE), _HIDDEN),
     # The kubelet's way to name a container.
@@ -68,6 +71,7 @@ _INTERNAL = (
 
 def told(pod: Pod, text: str) -> str:
     """Return a foreign sentence about a pod without what is internal, cut for clients."""
+    text = " ".join(text[:_READ_CHARACTERS].split())
     for pattern, stand_in in _own_names(pod):
         text = pattern.sub(stand_in, text)
     for pattern, stand_in in _INTERNAL:

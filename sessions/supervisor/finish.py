@@ -20,6 +20,7 @@ from sessions.supervisor.start import is_own
 from telorunner import aio
 from telorunner.errors import ClusterError, ObjectNotFound
 from telorunner.kube import objects
+from telorunner.kube.errors import cut
 from telorunner.kube.informer import Subscription
 
 logger = logging.getLogger(__name__)
@@ -97,7 +98,8 @@ async def _insist(session: Session, delete: Callable[[Session], Awaitable[bool]]
         try:
             return await delete(session)
         except ClusterError as exc:
-            logger.info("A deletion failed.", extra=session.log_extra, exc_info=exc)
+            reason = cut(str(exc.__cause__ or exc))
+            logger.info("A deletion failed: %s", reason, extra=session.log_extra)
             await backoff.wait(exc.retry_after_seconds)
 
 
@@ -171,6 +173,7 @@ async def _is_gone(session: Session) -> bool:
     except ObjectNotFound:
         return True
     except ClusterError as exc:
-        logger.info("The pod cannot be read.", extra=session.log_extra, exc_info=exc)
+        reason = cut(str(exc.__cause__ or exc))
+        logger.info("The pod cannot be read: %s", reason, extra=session.log_extra)
         return False
     return bool(pod["metadata"].get("uid") != session.pod_uid)

@@ -49,6 +49,7 @@ class Watch:
     _seen: Pod | None = field(default=None, init=False)
     _step: Step | None = field(default=None, init=False)
     _step_due_at: float = field(default=0.0, init=False)
+    _blocked: str = field(default="", init=False)
     _blocked_since: float | None = field(default=None, init=False)
     _deleted_since: float | None = field(default=None, init=False)
     _own_end_since: float | None = field(default=None, init=False)
@@ -95,9 +96,11 @@ class Watch:
             return ended
         now = _now()
         if deletion_asked_at(pod) is not None:
-            if self._deleted_since is None:
+            grace_seconds = deletion_grace(pod)
+            # Whoever gives it less time meanwhile, gives that from now on.
+            if self._deleted_since is None or grace_seconds < self._grace_seconds:
                 self._deleted_since = now
-            self._grace_seconds = deletion_grace(pod)
+            self._grace_seconds = grace_seconds
         if self._is_over(self._lost_at()):
             return failed(causes.NODE_LOST)
         if self._is_over(self._overtime_deadline):
@@ -118,8 +121,9 @@ class Watch:
     def _start_verdict(self, pod: Pod) -> Status | None:
         block = failures.block(pod)
         if block is not None:
-            if self._blocked_since is None:
-                self._blocked_since = _now()
+            # Each container's image has a grace of its own.
+            if self._blocked_since is None or block.container != self._blocked:
+                self._blocked, self._blocked_since = block.container, _now()
             if block.is_hopeless or self._is_over(self._patience_ends_at()):
                 return failed(block.message)
         if not self._is_over(self.start_deadline):
@@ -137,7 +141,6 @@ class Watch:
             return failures.disappeared(self._seen)
         if not self._is_over(self._unseen_deadline):
             return None
-        self._unseen_deadline = _now() + UNSEEN_SECONDS
         session = self.session
         try:
             found = await objects.get(
@@ -148,6 +151,9 @@ class Watch:
         except ClusterError as exc:
             logger.info("The pod cannot be read.", extra=session.log_extra, exc_info=exc)
             return self._unanswered()
+        finally:
+            # NB: from the end of the call on, which may take longer than this.
+            self._unseen_deadline = _now() + UNSEEN_SECONDS
         if self._own(found) is None:
             return failures.disappeared(None)
         # The informer is behind; what the API says now is as good, for the terminal too.

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from sessions import bundles, store
-from sessions.pods import failures, progress
+from sessions.pods import failures, progress, reading
 from sessions.pods.run import build_bundle_config_map, build_run_pod, object_name
 from sessions.spec import RunPodSpec
 from sessions.states import Delivery, StatusKind
@@ -22,6 +22,7 @@ from telorunner.conf import ClusterKind
 from telorunner.errors import (
     AlreadyExists,
     ClusterError,
+    Conflict,
     NotFound,
     ObjectNotFound,
     StartFailed,
@@ -29,7 +30,7 @@ from telorunner.errors import (
     Unavailable,
 )
 from telorunner.kube import objects
-from telorunner.kube.errors import describe
+from telorunner.kube.errors import cut, describe
 
 logger = logging.getLogger(__name__)
 
@@ -116,7 +117,9 @@ async def _attempt(
             if deadline < math.inf and not (exc.is_retryable or isinstance(exc, Unauthorized)):
                 logger.warning("%s", sentence, extra=session.log_extra, exc_info=exc)
                 raise StartFailed(sentence, stage=operation) from exc
-            logger.info("%s Trying again.", sentence, extra=session.log_extra, exc_info=exc)
+            # One line: in an outage every session that starts comes here every few seconds.
+            reason = cut(str(exc.__cause__ or exc))
+            logger.info("%s Trying again (%s).", sentence, reason, extra=session.log_extra)
         delay = backoff.next_delay(wanted_pause_seconds)
         if asyncio.get_running_loop().time() + delay > deadline:
             raise StartFailed(sentence, stage=operation)
@@ -144,6 +147,8 @@ async def _answered(session: Session, action: Callable[[Session], Awaitable[T]])
             finally:
                 await aio.stop(hurrying)
     except TimeoutError:
+        if not patience.expired():
+            raise
         raise StopAsked from None
 
 
@@ -157,16 +162,25 @@ async def _find(session: Session) -> Object | None:
 
 async def _create_config_map(session: Session) -> None:
     cluster = session.runtime.cluster
-    archive = await store.load_bundle(session.session_id)
-    manifest = build_bundle_config_map(
-        session.session_id, cluster.namespace, cluster.managed_by, archive
-    )
+    manifest = await _config_map(session)
     try:
         await objects.create(cluster, "configmaps", manifest)
-    except AlreadyExists:
-        found = await objects.get(cluster, "configmaps", object_name(session.session_id))
+    except AlreadyExists as exc:
+        try:
+            found = await objects.get(cluster, "configmaps", object_name(session.session_id))
+        except ObjectNotFound:
+            # It went with an earlier pod at this very moment: the next attempt makes it.
+            raise Conflict(status=exc.status, reason=exc.reason) from exc
         if not is_own(session, found):
             raise StartFailed(_foreign("ConfigMap", session), stage=_CONFIG_MAP) from None
+
+
+async def _config_map(session: Session) -> Object:
+    cluster = session.runtime.cluster
+    archive = await store.load_bundle(session.session_id)
+    return build_bundle_config_map(
+        session.session_id, cluster.namespace, cluster.managed_by, archive
+    )
 
 
 async def _create_pod(session: Session) -> Object:
@@ -257,16 +271,34 @@ def _why_gone(session: Session) -> str:
 
 
 async def own_config_map(session: Session, pod: Object) -> None:
-    """Let the ConfigMap vanish with the pod; if that fails it is deleted by name at the end."""
+    """Let the ConfigMap vanish with the pod; if that fails it is deleted by name at the end.
+
+    One that is gone before the pod has begun to run is made again: that of an earlier pod goes with
+    that pod, be it a moment after this one was made.
+    """
     if session.row.spec.delivery is not Delivery.INLINE:
         return
     cluster, name = session.runtime.cluster, object_name(session.session_id)
     owners = [objects.owner_reference(pod)]
     try:
-        if session.is_adopted:
-            metadata = (await objects.get(cluster, "configmaps", name))["metadata"]
-            if metadata.get("ownerReferences") or not is_own(session, {"metadata": metadata}):
+        try:
+            if session.is_adopted:
+                metadata = (await objects.get(cluster, "configmaps", name))["metadata"]
+                if metadata.get("ownerReferences") or not is_own(session, {"metadata": metadata}):
+                    return
+            changes = {"metadata": {"ownerReferences": owners}}
+            await objects.patch(cluster, "configmaps", name, changes)
+        except ObjectNotFound:
+            if session.stop_asked.is_set() or not _may_begin(pod):
                 return
-        await objects.patch(cluster, "configmaps", name, {"metadata": {"ownerReferences": owners}})
-    except ClusterError as exc:
+            manifest = await _config_map(session)
+            manifest["metadata"]["ownerReferences"] = owners
+            await objects.create(cluster, "configmaps", manifest)
+            logger.info("The ConfigMap was gone and is made again.", extra=session.log_extra)
+    except (ClusterError, NotFound, Unavailable) as exc:
         logger.info("The ConfigMap has no owner yet.", extra=session.log_extra, exc_info=exc)
+
+
+def _may_begin(pod: Object) -> bool:
+    """Tell whether a pod has not begun to run yet, and nobody wants it to end."""
+    return reading.phase(pod) == "Pending" and reading.deletion_asked_at(pod) is None

@@ -15,7 +15,7 @@ may be seen as one.
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import aclosing, contextmanager, suppress
+from contextlib import aclosing, contextmanager
 from typing import Any
 
 from telorunner.aio import Backoff
@@ -153,7 +153,8 @@ class Informer:
         if name not in self._objects:
             self._learned[name] = self._lists
             self._keep(name, thing)
-            if self._watching is not None:
+            # One that is ending already cannot be ended again.
+            if self._watching is not None and not self._watching.expired():
                 self._watching.reschedule(asyncio.get_running_loop().time())
 
     async def run(self) -> None:
@@ -162,10 +163,7 @@ class Informer:
             try:
                 await self._list()
                 if not self._learned:
-                    # The end of it that is not the watch's own: something was learned otherwise.
-                    with suppress(TimeoutError):
-                        async with asyncio.timeout(None) as self._watching:
-                            await self._watch_on()
+                    await self._watch_until_learned()
             except ResourceExpired:
                 await self._take_expiry()
             except ClusterError as exc:
@@ -175,8 +173,6 @@ class Informer:
                 # A defect must not end the watch of a process that looks healthy otherwise.
                 self._lose(_NEVER, exc)
                 await self._pause()
-            finally:
-                self._watching = None
 
     async def _list(self) -> None:
         self._asked_at = self._clock()
@@ -201,6 +197,18 @@ class Informer:
             for followers in self._subscriptions.values():
                 for subscription in followers:
                     subscription.take_listed()
+
+    async def _watch_until_learned(self) -> None:
+        """Watch until a new list is needed, which something learned otherwise needs too."""
+        try:
+            async with asyncio.timeout(None) as watching:
+                self._watching = watching
+                await self._watch_on()
+        except TimeoutError:
+            if not watching.expired():
+                raise
+        finally:
+            self._watching = None
 
     async def _watch_on(self) -> None:
         """Watch, again and again, until a new list is needed."""

@@ -132,10 +132,19 @@ async def delete_if_exists(
     except ObjectNotFound:
         return False
     except Conflict:
-        if uid is None:
+        # There is another object of that name, or this one was changed at that very moment.
+        if uid is None or await _uid(cluster, resource, name) == uid:
             raise
         return False
     return True
+
+
+async def _uid(cluster: Cluster, resource: str, name: str) -> str:
+    """Return the uid of an object, empty if there is none of that name."""
+    try:
+        return str((await get(cluster, resource, name))["metadata"].get("uid") or "")
+    except ObjectNotFound:
+        return ""
 
 
 async def list_objects(

@@ -18,11 +18,11 @@ from telorunner.kube.client import CONNECT_SECONDS, Call, Cluster
 from telorunner.kube.errors import NotKubernetesError, from_status
 from telorunner.kube.objects import collection_path
 
-# The server ends the watch then. It sends a bookmark shortly before, so that a watch on which
-# nothing at all arrives for longer is known to be dead.
+# The server ends the watch then.
 SERVER_TIMEOUT_SECONDS = 50
-# Half-open connections must be noticed within 60 s, the list that follows included.
-INACTIVITY_SECONDS = 55.0
+# One that has not ended by then is dead, or something on the way keeps it alive without news. Both
+# must be noticed within 60 s, the list that follows included.
+LONGEST_SECONDS = 55.0
 # etcd takes objects of 1.5 MiB; their managed fields can make a line several times as long.
 MAX_LINE_BYTES = 16 * 2**20
 
@@ -82,9 +82,7 @@ async def watch(
     if selector:
         query["labelSelector"] = selector
     call = Call("GET", collection_path(cluster, resource), query)
-    limits = aiohttp.ClientTimeout(
-        total=None, sock_connect=CONNECT_SECONDS, sock_read=INACTIVITY_SECONDS
-    )
+    limits = aiohttp.ClientTimeout(total=LONGEST_SECONDS, sock_connect=CONNECT_SECONDS)
     async with cluster.open_response(call, limits) as response:
         splitter = LineSplitter()
         async for chunk in response.content.iter_any():

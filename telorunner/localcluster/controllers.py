@@ -214,7 +214,7 @@ class Controllers:
         left = [obj for kind in _NAMESPACED for obj in self._store.list(kind.plural, name)[0]]
         if not left and not namespace["metadata"].get("finalizers"):
             self._store.remove("namespaces", "", name)
-        elif all("deletionTimestamp" not in obj["metadata"] for obj in left):
+        elif left and all("deletionTimestamp" not in obj["metadata"] for obj in left):
             self._empty_namespace(name)
 
     def _schedule(self, namespace: str, name: str) -> None:

@@ -8,7 +8,7 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 """
 
 from collections.abc import Iterable
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Context, Decimal
 from enum import Enum
 from functools import lru_cache
 
@@ -20,11 +20,15 @@ NOT_A_QUANTITY = (
 
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei")
 _DECIMAL = ("n", "u", "m", "", "k", "M", "G", "T", "P", "E")
-_EXPONENTS = ("e-9", "e-6", "e-3", "", "e3", "e6", "e9", "e12", "e15", "e18")
+_EXPONENTS = ("e-9", "e-6", "e-3", "", *(f"e{power}" for power in range(3, 31, 3)))
 # Below this an amount is never written in powers of 1024.
 _SMALLEST_BINARY = 1024
 # The API rounds the amounts of resources up to thousandths.
 _FINEST = Decimal("0.001")
+# Every amount that can be read has fewer digits, those behind the point included.
+_EXACTLY = Context(prec=64)
+# What is written in powers of 1024 ends there.
+_LARGEST_BINARY = 2**63 - 1
 
 
 # A cluster's pods ask for the same few amounts over and over, and quotas add them up every time.
@@ -70,8 +74,11 @@ def canonical(text: str) -> str:
     Raises:
         ValueError: It is not a quantity.
     """
-    amount = amount_of(text).quantize(_FINEST, rounding=ROUND_CEILING)
-    return render(amount, notation_of(text))
+    amount, notation = amount_of(text), notation_of(text)
+    if notation is Notation.BINARY:
+        amount = min(amount, Decimal(_LARGEST_BINARY))
+    rounded = amount.quantize(_FINEST, rounding=ROUND_CEILING, context=_EXACTLY)
+    return render(rounded, notation)
 
 
 def canonical_amounts(amounts: dict[str, object]) -> dict[str, str]:

@@ -63,9 +63,11 @@ class Attached:
             self.close_code = message.data
         return None
 
-    async def until(self, text: bytes, channel: int = STDOUT) -> bytes:
-        """Return what has come on a channel once `text` is in it."""
-        while text not in self.output(channel):
+    async def until(self, text: bytes, channel: int = STDOUT, *, ends_with: bytes = b"") -> bytes:
+        """Return what has come on a channel once `text` is in it, with a certain end behind."""
+        while ends_with not in self.output(channel).partition(text)[2] or (
+            text not in self.output(channel)
+        ):
             assert await self.next() is not None, f"closed after {self.frames[-5:]}"
         return self.output(channel)
 

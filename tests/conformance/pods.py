@@ -6,8 +6,8 @@ here asserts what is told: the tests do.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -274,6 +274,19 @@ async def open_recorder(access: Access) -> AsyncIterator[Recorder]:
             yield Recorder(api, name)
         finally:
             await api.request("DELETE", f"/api/v1/namespaces/{name}")
+
+
+@contextmanager
+def standing_pods(access: Access, create: Callable[[Recorder], Awaitable[None]]) -> Iterator[str]:
+    """Create pods for all tests of a module; give the name of their namespace."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        try:
+            recorder = runner.run(stack.enter_async_context(open_recorder(access)))
+            runner.run(create(recorder))
+            yield recorder.namespace
+        finally:
+            runner.run(stack.aclose())
 
 
 async def record(

@@ -1,6 +1,5 @@
 """Attaching to what does not run, or not so: the answers of v4 and what v5 says instead."""
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +18,8 @@ from tests.conformance.pods import (
     make_container,
     make_group,
     make_shell_pod,
-    open_recorder,
     pods_path,
+    standing_pods,
     waits_for,
 )
 
@@ -30,12 +29,8 @@ TEXT = "text/plain; charset=utf-8"
 @pytest.fixture(scope="module")
 def pods(access: Access) -> Iterator[str]:
     """The namespace of pods in every state."""
-    with asyncio.Runner() as runner:
-        opened = open_recorder(access)
-        recorder = runner.run(opened.__aenter__())
-        runner.run(_create(recorder))
-        yield recorder.namespace
-        runner.run(opened.__aexit__(None, None, None))
+    with standing_pods(access, _create) as namespace:
+        yield namespace
 
 
 async def _create(recorder: Recorder) -> None:

@@ -1,6 +1,5 @@
 """Reading a container's log: its parts, its times, and why there may be none."""
 
-import asyncio
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -19,8 +18,8 @@ from tests.conformance.pods import (
     make_container,
     make_group,
     make_shell_pod,
-    open_recorder,
     pods_path,
+    standing_pods,
     waits_for,
 )
 
@@ -36,12 +35,8 @@ _TALKS = (
 @pytest.fixture(scope="module")
 def pods(access: Access) -> Iterator[str]:
     """The namespace of pods that have written, write and never will."""
-    with asyncio.Runner() as runner:
-        opened = open_recorder(access)
-        recorder = runner.run(opened.__aenter__())
-        runner.run(_create(recorder))
-        yield recorder.namespace
-        runner.run(opened.__aexit__(None, None, None))
+    with standing_pods(access, _create) as namespace:
+        yield namespace
 
 
 async def _create(recorder: Recorder) -> None:

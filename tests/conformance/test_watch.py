@@ -170,8 +170,12 @@ async def test_a_watch_keeps_to_its_namespace(api: Api, maps: str, standing_name
         await make(api, elsewhere, "there")
         await make(api, maps, "here")
         assert shown(await here.next()) == ("ADDED", "here")
-        assert shown(await everywhere.next()) == ("ADDED", "there")
-        assert shown(await everywhere.next()) == ("ADDED", "here")
+        # What other tests' namespaces still have goes meanwhile.
+        seen = []
+        while len(seen) < 2:
+            if (event := shown(await everywhere.next()))[0] == "ADDED":
+                seen.append(event)
+        assert seen == [("ADDED", "there"), ("ADDED", "here")]
     await api.ask("DELETE", f"{elsewhere}/there")
 
 

@@ -61,4 +61,4 @@ async def test_a_session_image_that_lacks_a_tool_is_told_with_the_setting(serve:
             status = await client.status(await client.create(HELLO, env={"PATH": path}))
             assert status["kind"] == "failed"
             assert status["message"].startswith('container "session" failed: ')
-            assert status["message"].endswith(words)
+            assert words in status["message"]

@@ -13,6 +13,7 @@ from tests.engine.informers import running
 from tests.fakes import (
     FakeApi,
     Handler,
+    begin,
     bookmark_line,
     cut,
     error_line,
@@ -114,6 +115,26 @@ async def test_a_watch_that_fell_silent_after_events_is_noticed_within_a_minute(
             while pod.object is not None:
                 await pod.changed()
             assert pod.last == POD
+        assert looptime <= 60
+
+
+async def test_a_watch_that_never_ends_and_brings_bookmarks_only_is_given_up_within_a_minute(
+    fake: tuple[FakeApi, Cluster], looptime: float
+) -> None:
+    api, cluster = fake
+    api.put("a", status={"phase": "Running"})
+
+    async def bookmarks(request: web.Request) -> web.StreamResponse:
+        response = await begin(request)
+        while True:
+            await response.write(bookmark_line(101))
+            await asyncio.sleep(10)
+
+    api.script("watch", bookmarks)
+    async with running(cluster) as informer:
+        await api.wait_for("watch")
+        api.put("a", status={"phase": "Failed"}, quietly=True)
+        await phase_of(informer, "a", "Failed")
         assert looptime <= 60
 
 
@@ -284,6 +305,28 @@ async def test_what_was_learned_behind_a_working_watch_leads_to_one_list(
         await api.wait_for("watch", 2)
         assert informer.is_fresh
         assert api.count("list") == 2
+
+
+@pytest.mark.parametrize("broken", [hang, refuse(503)], ids=["while one ends", "in a pause"])
+async def test_many_may_learn_otherwise_at_once(
+    fake: tuple[FakeApi, Cluster], broken: Handler
+) -> None:
+    """A watch that is ending already, or has failed, cannot be ended once more."""
+    api, cluster = fake
+    api.script("watch", broken)
+    async with running(cluster) as informer:
+        await api.wait_for("watch")
+        await asyncio.sleep(0.01)
+        with informer.subscribe("ghost1") as first, informer.subscribe("ghost2") as second:
+            for name in ("ghost1", "ghost2"):
+                informer.learn({"metadata": {**POD["metadata"], "name": name}})
+                await asyncio.sleep(0)
+            while first.object is not None:
+                await first.changed()
+            while second.object is not None:
+                await second.changed()
+        await api.wait_for("watch", 2)
+        assert informer.is_fresh
 
 
 async def test_what_is_known_by_the_watch_is_not_learned_otherwise(

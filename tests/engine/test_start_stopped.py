@@ -240,3 +240,35 @@ async def test_a_foreign_config_map_of_a_running_session_stays_as_it_is(world: F
         await world.stop(session_id)
         assert await world.last_status(session_id) == {"kind": "stopped"}
     assert world.api.objects["configmaps"] == {name: foreign}
+
+
+async def test_a_config_map_that_is_gone_before_the_pod_runs_is_made_again(
+    world: FakeWorld,
+) -> None:
+    """As that of an earlier pod, which its garbage collector comes to only now."""
+
+    async def remove_and_patch(request: web.Request) -> web.StreamResponse:
+        seen = world.api.requests[-1]
+        world.api.remove(seen.name, "configmaps")
+        return await world.api._patch(request, seen)
+
+    world.api.script("patch", remove_and_patch)
+    async with world.runner():
+        session_id = await world.create(PROGRAM)
+        name = object_name(session_id)
+        pod = await world.until_pod(session_id)
+        await world.api.wait_for("create", 3)
+        await world.api.wait_until(lambda: name in world.api.objects["configmaps"])
+        made_again = world.api.objects["configmaps"][name]
+        (owner,) = made_again["metadata"]["ownerReferences"]
+        assert owner["uid"] == pod["metadata"]["uid"]
+        first, _, again = (seen.body for seen in world.api.requests if seen.verb == "create")
+        assert first["binaryData"] == again["binaryData"]
+
+
+async def test_a_config_map_that_vanishes_while_it_is_looked_at_is_made(world: FakeWorld) -> None:
+    world.api.script("create", refuse(409, "AlreadyExists"))
+    async with world.runner():
+        session_id = await world.create(PROGRAM)
+        await world.until_pod(session_id)
+        assert object_name(session_id) in world.api.objects["configmaps"]

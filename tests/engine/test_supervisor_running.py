@@ -14,9 +14,11 @@ from sessions.pods.causes import NODE_LOST, time_limit
 from sessions.spec import STOPPED, Status, exited, failed
 from sessions.states import StatusKind
 from sessions.supervisor.ownership import Lease, Owner
-from sessions.supervisor.running import Watch
+from sessions.supervisor.running import UNSEEN_SECONDS, Watch
 from sessions.supervisor.session import Session, open_session
 from telorunner import aio
+from telorunner.errors import ClusterUnavailable
+from telorunner.kube.client import REQUEST_SECONDS, Call
 from telorunner.kube.informer import Subscription
 from tests.builders import LIMITS, make_owned_session, make_runtime, make_spec
 from tests.engine.world import decode, make_settings
@@ -53,10 +55,14 @@ class Bench:
 
 @asynccontextmanager
 async def watching(
-    tmp_path: Path, status: StatusKind = StatusKind.STARTING, start_seconds: float = 180.0
+    tmp_path: Path,
+    status: StatusKind = StatusKind.STARTING,
+    start_seconds: float = 180.0,
+    cluster: Any = None,
 ) -> AsyncIterator[Bench]:
     pods = SimpleNamespace(is_fresh=True)
-    runtime = make_runtime(make_settings(tmp_path, RUNNER_REPLAY_BUFFER_BYTES="1000000"), pods=pods)
+    settings = make_settings(tmp_path, RUNNER_REPLAY_BUFFER_BYTES="1000000")
+    runtime = make_runtime(settings, pods=pods, cluster=cluster)
     spec = make_spec(session_id=SESSION_ID, limits=replace(LIMITS, ttl_seconds=TTL_SECONDS))
     owned = make_owned_session(spec=spec, status=status)
     session = await open_session(Owner(runtime, "engine", Lease(15)), owned)
@@ -144,6 +150,19 @@ async def test_image_pulls_have_their_grace_whatever_they_are_called_meanwhile(
         assert looptime == 60
 
 
+async def test_the_image_of_each_container_has_a_grace_of_its_own(
+    tmp_path: Path, looptime: float
+) -> None:
+    fetching = waiting("ErrImagePull", "no such host") | {"name": "body-fetch"}
+    async with watching(tmp_path) as bench:
+        bench.show(pod("Pending", waiting("PodInitializing"), initContainerStatuses=[fetching]))
+        await asyncio.sleep(50)
+        fetched = terminated(0, "Completed", name="body-fetch")
+        bench.show(pod("Pending", waiting("ErrImagePull", "EOF"), initContainerStatuses=[fetched]))
+        assert (await bench.task).kind is StatusKind.FAILED
+        assert looptime == 50 + 60
+
+
 async def test_a_stop_is_seen_at_once_and_wins(tmp_path: Path, looptime: float) -> None:
     async with watching(tmp_path) as bench:
         bench.show(pod("Pending", node=""))
@@ -199,6 +218,21 @@ async def test_a_deletion_with_a_grace_of_its_own_is_told_at_once(tmp_path: Path
         assert not bench.task.done()
 
 
+async def test_a_grace_that_is_cut_short_late_is_no_lost_node(
+    tmp_path: Path, looptime: float
+) -> None:
+    deleted = {"deletionTimestamp": "2026-01-01T00:01:00Z", "deletionGracePeriodSeconds": 60}
+    cut_short = {**deleted, "deletionGracePeriodSeconds": 1, "resourceVersion": "2"}
+    async with watching(tmp_path, StatusKind.RUNNING) as bench:
+        bench.show(pod("Running", running(), metadata=deleted))
+        await asyncio.sleep(50)
+        bench.show(pod("Running", running(), metadata=cut_short))
+        await asyncio.sleep(30)
+        assert not bench.task.done()
+        assert await bench.task == failed(NODE_LOST)
+        assert looptime == 50 + 1 + 30
+
+
 async def test_a_node_that_does_not_end_a_pod_at_its_limit_is_not_waited_for(
     tmp_path: Path, looptime: float
 ) -> None:
@@ -225,3 +259,21 @@ async def test_a_running_session_outlives_any_wait(tmp_path: Path) -> None:
         bench.show(pod("Running", waiting("ContainerCreating")))
         await asyncio.sleep(100)
         assert not bench.task.done()
+
+
+async def test_an_api_that_hangs_while_the_pod_is_unseen_ends_no_running_session(
+    tmp_path: Path,
+) -> None:
+    """Each call hangs for longer than the next one is put off, and past every other deadline."""
+    calls = []
+
+    async def hang(call: Call) -> dict[str, Any]:
+        calls.append(call.operation)
+        await asyncio.sleep(REQUEST_SECONDS)
+        raise ClusterUnavailable
+
+    cluster = SimpleNamespace(namespace="sessions", request=hang)
+    async with watching(tmp_path, StatusKind.RUNNING, cluster=cluster) as bench:
+        await asyncio.sleep(TTL_SECONDS + 180 + 60 + 100)
+        assert not bench.task.done()
+        assert len(calls) == 400 // (UNSEEN_SECONDS + REQUEST_SECONDS)

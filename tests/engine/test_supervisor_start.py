@@ -1,7 +1,9 @@
 """From a row to a pod, whatever the API answers; the API is the fake one."""
 
 import asyncio
+import logging
 
+import pytest
 from aiohttp import web
 
 from sessions.pods.run import object_name
@@ -59,6 +61,20 @@ async def test_an_api_that_is_away_is_waited_for(world: FakeWorld) -> None:
         await world.until_pod(session_id)
         world.set_status(session_id, "Running", running())
         await world.until_running(session_id)
+
+
+async def test_each_attempt_in_an_outage_is_one_line_of_the_log(
+    world: FakeWorld, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    world.api.script("create", cut, refuse(503), refuse(429, "TooManyRequests", "be patient"))
+    async with world.runner():
+        session_id = await world.create(PROGRAM)
+        await world.until_pod(session_id)
+    told = [record for record in caplog.records if "Trying again" in record.getMessage()]
+    assert len(told) == 3
+    assert "HTTP 429: be patient" in told[-1].getMessage()
+    assert not any(record.exc_info for record in told)
 
 
 async def test_a_pod_made_by_a_call_without_an_answer_is_taken(world: FakeWorld) -> None:

@@ -206,6 +206,19 @@ def test_each_pod_has_one_verdict(seen: dict[str, Any], verdict: Status | None) 
     assert outcome(seen) == verdict
 
 
+def test_a_container_that_words_its_end_like_a_runtime_is_taken_at_its_word() -> None:
+    verdict = outcome(pod("Failed", terminated(1, message=NO_SH)))
+    assert verdict == failed(f'container "session" failed: Error (exit code 1): {NO_SH}')
+
+
+def test_control_characters_of_a_container_do_not_reach_clients() -> None:
+    words = "\x1b[2J\x1b]0;owned\x07 lost\x00 \u202ethe\x7f \x9bway\n"
+    verdict = outcome(pod("Failed", terminated(1, message=words)))
+    assert verdict is not None
+    assert verdict.message is not None
+    assert verdict.message.endswith(": [2J ]0;owned lost the way")
+
+
 def test_foreign_sentences_are_cut_at_500_characters() -> None:
     verdict = outcome(pod("Failed", terminated(1, message="x" * 2000)))
     assert verdict is not None

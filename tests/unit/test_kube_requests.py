@@ -58,6 +58,16 @@ async def test_another_object_of_the_same_name_is_not_deleted(tmp_path: Path) ->
         assert "a" in api.objects["pods"]
 
 
+async def test_an_object_that_changed_meanwhile_is_still_to_be_deleted(tmp_path: Path) -> None:
+    async with open_fake_cluster(tmp_path) as (api, cluster):
+        uid = api.put("a")["metadata"]["uid"]
+        api.script("delete", refuse(409, "Conflict"), refuse(409, "Conflict"))
+        with pytest.raises(Conflict):
+            await objects.delete_if_exists(cluster, "pods", "a", uid=uid)
+        api.remove("a")
+        assert not await objects.delete_if_exists(cluster, "pods", "a", uid=uid)
+
+
 async def test_a_long_list_is_read_page_by_page(tmp_path: Path) -> None:
     async with open_fake_cluster(tmp_path) as (api, cluster):
         api.page_objects = 3

@@ -1,6 +1,7 @@
-"""Events of the local cluster: their names, how long they last, and how many there are."""
+"""Events of the local cluster, and other work of its controllers."""
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
@@ -145,3 +146,19 @@ async def test_the_controllers_end_events_in_time(looptime: float) -> None:
     await asyncio.sleep(600)
     assert reasons(store) == []
     await aio.stop(running)
+
+
+async def test_an_empty_namespace_waits_for_its_finalizers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Looked at again and again at once, it would end in a recursion that only the log tells."""
+    store = Store()
+    controllers = aio.start(Controllers(store).run(), name="controllers")
+    metadata = {"name": "held", "finalizers": ["example.com/hold"]}
+    deleted = {**metadata, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    store.create("namespaces", {"metadata": deleted, "spec": {}})
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert store.find("namespaces", "", "held") is not None
+    assert [record for record in caplog.records if record.levelno >= logging.ERROR] == []
+    await aio.stop(controllers)

@@ -52,7 +52,16 @@ def stored(resource: str, obj: dict[str, Any]) -> tuple[Store, dict[str, Any]]:
 
 @pytest.mark.parametrize(
     ("given", "expected"),
-    [("0.1", "100m"), ("1000m", "1"), ("1024Mi", "1Gi"), ("64Mi", "64Mi"), ("2k", "2k")],
+    [
+        ("0.1", "100m"),
+        ("1000m", "1"),
+        ("1024Mi", "1Gi"),
+        ("64Mi", "64Mi"),
+        ("2k", "2k"),
+        ("1e26", "100e24"),
+        ("999999999999E", "999999999999E"),
+        ("8Ei", "9223372036854775807"),
+    ],
 )
 def test_quantities_are_written_canonically(given: str, expected: str) -> None:
     assert canonical(given) == expected

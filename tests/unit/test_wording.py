@@ -1,5 +1,6 @@
 """Foreign sentences, as clients may read them: what helps stays, what is the operator's goes."""
 
+import time
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ POD = pod(node="ip-10-1-2-3.internal", metadata={"namespace": "telo-sessions"})
             "Get https://user:pass@auth.corp/token?scope=a&k=b: unauthorized",
             "Get … unauthorized",
         ),
+        ("GET=https://mirror.corp/v2 and 1https://x/y", "GET=… and …"),
         ("dial tcp 10.0.0.7:5000: i/o timeout", "dial tcp …: i/o timeout"),
         ("dial tcp [fd00::7]:443: refused", "dial tcp …: refused"),
         ("lookup docker.io: no such host", "lookup docker.io: no such host"),
@@ -73,6 +75,14 @@ def test_a_foreign_sentence_is_cut_before_advice_follows() -> None:
         + "x" * 500
         + "; check the image's name"
     )
+
+
+@pytest.mark.parametrize("piece", ["a", " ", "\n", "1.", "/a", "[:", "taint {", "(pod: "])
+def test_a_long_sentence_takes_no_time_whatever_it_is_made_of(piece: str) -> None:
+    """Patterns that begin again at each character would take many seconds."""
+    began_at = time.perf_counter()
+    assert len(told(POD, piece * (100_000 // len(piece)))) <= 500
+    assert time.perf_counter() - began_at < 1
 
 
 def test_a_sentence_that_ends_with_a_stop_goes_on_with_advice() -> None:
