@@ -1,5 +1,7 @@
 """Watches: where they begin, what they tell in which order, how they end."""
 
+import asyncio
+import itertools
 from typing import Any
 
 import pytest
@@ -106,11 +108,27 @@ async def test_a_watch_can_begin_with_what_comes(api: Api, maps: str) -> None:
         assert shown(await watch.next()) == ("ADDED", "two")
 
 
-async def test_a_watch_ends_in_time_with_a_bookmark_to_go_on_from(api: Api, maps: str) -> None:
+async def test_a_watch_ends_in_time_with_a_bookmark_to_go_on_from(
+    api: Api, maps: str, standing_namespace: str
+) -> None:
+    elsewhere = f"/api/v1/namespaces/{standing_namespace}/configmaps"
+    await make(api, elsewhere, "busy")
     made = await make(api, maps)
     query = {"resourceVersion": made["metadata"]["resourceVersion"], "timeoutSeconds": "4"}
-    async with api.watch(maps, allowWatchBookmarks="true", **query) as watch:
-        events = await watch.rest()
+
+    async def change_elsewhere() -> None:
+        # Where nothing at all has changed, a real server has no bookmark to send.
+        for number in itertools.count():
+            patch = {"data": {"number": str(number)}}
+            await api.ask("PATCH", f"{elsewhere}/busy", patch, content_type=MERGE)
+            await asyncio.sleep(0.25)
+
+    async with asyncio.TaskGroup() as group:
+        changing = group.create_task(change_elsewhere())
+        async with api.watch(maps, allowWatchBookmarks="true", **query) as watch:
+            events = await watch.rest()
+        changing.cancel()
+    await api.ask("DELETE", f"{elsewhere}/busy")
     marks = [event.object for event in events if event.type == "BOOKMARK"]
     assert marks == [event.object for event in events]
     mark = next(one for one in reversed(marks) if "annotations" not in one["metadata"])
