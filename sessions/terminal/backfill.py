@@ -67,6 +67,9 @@ def join(
     else:
         is_only = plain_log.find(plain_seen) == find_last(plain_log, plain_seen)
     common = min(len(plain_log) - at, len(plain_seen))
+    if is_behind and common < max(1, least):
+        # All that is seen must be in the log; it was rotated, and begins somewhere behind.
+        return Front(b"", is_sure=False)
     # What agrees over few bytes, or less than the log must have of it, may do so by chance.
     is_short = common < min(SURE_BYTES, whole_lines(plain_seen))
     may_be_chance = not rest.is_sure or common < least or is_short or not common

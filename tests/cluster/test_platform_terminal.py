@@ -150,7 +150,7 @@ async def test_a_paste_to_an_application_that_does_not_read_waits_and_arrives_wh
 
 # Writes much to both streams in pieces of any size, and splits a euro sign between two of them.
 TWO_STREAMS = """
-import os, random, sys
+import os, random, sys, time
 os.write(1, b"ready\\n")
 sys.stdin.readline()
 dice = random.Random(62)
@@ -167,6 +167,8 @@ for _ in range(200):
         write(fd, dice.randbytes(dice.randrange(1, 10000)))
 write(1, b"\\xac")
 write(2, b"\\xacend")
+# What is in a runtime's pipe at the exit may be lost there, in the log too.
+time.sleep(1)
 """
 
 

@@ -30,6 +30,7 @@ from tests.conformance.pods import (
 TERMINAL = {"stdin": "true", "stdout": "true", "tty": "true"}
 BIG_BYTES = 5 * 1024 * 1024
 SIZE_TRIES = 50
+MAY_LACK_BYTES = 512 * 1024
 # A size is in the answer, since not every `stty` prints one.
 _TERMINAL = 'while read -r word; do echo "[$word $(stty size)]"; done'
 _PODS = {
@@ -217,12 +218,17 @@ async def test_with_stdin_once_the_end_of_input_is_the_applications(api: Api, po
     assert state["exitCode"] == 4
 
 
-async def test_5_mib_arrive_whole_in_frames_of_32_kib(api: Api, pods: str) -> None:
+async def test_5_mib_arrive_in_frames_of_32_kib_but_perhaps_for_the_end(
+    api: Api, pods: str
+) -> None:
+    """A real kubelet closes with Success though tens of KiB of the end are still in its pipe."""
     async with attach(api, pods, "big") as attached:
         await attached.send(STDIN, b"\n")
         frames = await attached.rest()
         assert attached.close_code == 1000
-    assert attached.output() == b"x" * BIG_BYTES
+    received = len(attached.output())
+    assert BIG_BYTES - (MAY_LACK_BYTES if api.is_real else 0) <= received <= BIG_BYTES
+    assert not attached.output().strip(b"x")
     assert max(len(data) for _, data in frames) <= 32 * 1024
     assert frames[-1] == (ERROR, SUCCESS)
 

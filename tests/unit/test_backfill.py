@@ -166,6 +166,13 @@ def test_five_megabytes_of_any_bytes_are_joined_at_once(log: bytes, seen: bytes)
     assert time.process_time() - began < 2.0
 
 
+def test_a_log_that_was_rotated_past_an_attach_that_is_behind_is_not_put_in_front() -> None:
+    whole = as_terminal(["line"] * 100)
+    seen, log = whole[:300], as_log(whole)[600:]
+    front = backfill.join(Front(log), seen, is_tty=False, settled=len(seen), is_behind=True)
+    assert front == Front(b"", is_sure=False)
+
+
 def test_repeating_lines_of_an_attach_that_is_behind_are_laid_over_the_first_ones() -> None:
     front = join(b"tick\n" * 5, b"tick\r\n" * 2, is_tty=True, is_behind=True)
     assert front == b""
