@@ -20,6 +20,7 @@ from sessions.supervisor.session import Session
 from sessions.supervisor.start import START_SECONDS
 from telorunner.errors import ClusterError, ObjectNotFound
 from telorunner.kube import objects
+from telorunner.kube.errors import describe
 from telorunner.kube.informer import Subscription
 
 logger = logging.getLogger(__name__)
@@ -30,6 +31,9 @@ UNSEEN_SECONDS = 10.0
 LOST_NODE_SECONDS = 30.0
 # The kubelet ends a pod at its time limit; a node that is lost does not, and then this does.
 OVERTIME_SECONDS = 60.0
+
+
+_LATE = f"the session did not start within {START_SECONDS:.0f} s"
 
 
 @dataclass
@@ -128,12 +132,12 @@ class Watch:
                 return failed(block.message)
         if not self._is_over(self.start_deadline):
             return None
-        sentence = f"the session did not start within {START_SECONDS:.0f} s"
-        if not self.session.runtime.pods.is_fresh:
-            return failed(f"{sentence}: the Kubernetes API cannot be reached")
+        pods = self.session.runtime.pods
+        if not pods.is_fresh:
+            return failed(_late_for(pods.failure))
         waited_for = self._step or progress.step(pod)
         detail = f": last waiting for: {waited_for.message}" if waited_for else ""
-        return failed(sentence + detail)
+        return failed(_LATE + detail)
 
     async def _missing(self) -> Status | None:
         """Return the end of a session whose pod is gone, None while that is not certain."""
@@ -150,7 +154,7 @@ class Watch:
             return failures.disappeared(None)
         except ClusterError as exc:
             logger.info("The pod cannot be read.", extra=session.log_extra, exc_info=exc)
-            return self._unanswered()
+            return self._unanswered(exc)
         finally:
             # NB: from the end of the call on, which may take longer than this.
             self._unseen_deadline = _now() + UNSEEN_SECONDS
@@ -160,14 +164,11 @@ class Watch:
         session.runtime.pods.learn(found)
         return self._verdict(found)
 
-    def _unanswered(self) -> Status | None:
+    def _unanswered(self, failure: ClusterError) -> Status | None:
         is_late = self._is_over(self.start_deadline)
         if self.session.status is not StatusKind.STARTING or not is_late:
             return None
-        return failed(
-            f"the session did not start within {START_SECONDS:.0f} s: the Kubernetes API cannot be "
-            "reached"
-        )
+        return failed(_late_for(failure))
 
     async def _tell(self, pod: Pod | None) -> None:
         """Publish what is new: that the session runs, else what it waits for."""
@@ -230,3 +231,10 @@ class Watch:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _late_for(failure: ClusterError | None) -> str:
+    """Return what is said of a start of which the API told nothing up to the deadline."""
+    if failure is None or failure.status is None:
+        return f"{_LATE}: the Kubernetes API cannot be reached"
+    return describe(failure, _LATE)

@@ -112,6 +112,8 @@ class Informer:
         self._version = ""
         # When contact was lost: None while there is contact.
         self._lost_at: float | None = _NEVER
+        # What lists and watches fail by now.
+        self.failure: ClusterError | None = None
         # When the newest request was sent: how long it lasted says whether it worked.
         self._asked_at = _NEVER
         self._has_expired = False
@@ -189,6 +191,7 @@ class Informer:
         for name, thing in listed.items():
             self._keep(name, thing)
         self._version = version
+        self.failure = None
         if self._lost_at is not None:
             logger.info("The %s of the cluster are known.", self._resource)
         self._lost_at = None
@@ -261,6 +264,7 @@ class Informer:
                 subscription.take(None)
 
     def _lose(self, lost_at: float, cause: Exception) -> None:
+        self.failure = cause if isinstance(cause, ClusterError) else None
         if self._lost_at is None or lost_at == _NEVER:
             self._lost_at = lost_at
         if self._clock() - self._warned_at >= WARNING_SECONDS:

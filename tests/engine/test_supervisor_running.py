@@ -17,7 +17,7 @@ from sessions.supervisor.ownership import Lease, Owner
 from sessions.supervisor.running import UNSEEN_SECONDS, Watch
 from sessions.supervisor.session import Session, open_session
 from telorunner import aio
-from telorunner.errors import ClusterUnavailable
+from telorunner.errors import ClusterUnavailable, Forbidden
 from telorunner.kube.client import REQUEST_SECONDS, Call
 from telorunner.kube.informer import Subscription
 from tests.builders import LIMITS, make_owned_session, make_runtime, make_spec
@@ -60,7 +60,7 @@ async def watching(
     start_seconds: float = 180.0,
     cluster: Any = None,
 ) -> AsyncIterator[Bench]:
-    pods = SimpleNamespace(is_fresh=True)
+    pods = SimpleNamespace(is_fresh=True, failure=None)
     settings = make_settings(tmp_path, RUNNER_REPLAY_BUFFER_BYTES="1000000")
     runtime = make_runtime(settings, pods=pods, cluster=cluster)
     spec = make_spec(session_id=SESSION_ID, limits=replace(LIMITS, ttl_seconds=TTL_SECONDS))
@@ -129,6 +129,17 @@ async def test_a_start_deadline_without_the_api_says_so(tmp_path: Path) -> None:
         bench.pods.is_fresh = False
         assert await bench.task == failed(
             "the session did not start within 180 s: the Kubernetes API cannot be reached"
+        )
+
+
+async def test_a_start_deadline_without_the_permission_to_look_says_so(tmp_path: Path) -> None:
+    async with watching(tmp_path) as bench:
+        bench.show(pod("Pending", node=""))
+        bench.pods.is_fresh = False
+        bench.pods.failure = Forbidden(status=403, reason="Forbidden")
+        assert await bench.task == failed(
+            "the session did not start within 180 s: the runner is not permitted to do this "
+            "(Forbidden, HTTP 403). The cluster operator must check the runner's RBAC."
         )
 
 
