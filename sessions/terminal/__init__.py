@@ -121,8 +121,8 @@ class Container(Protocol):
     def open_attach(self) -> AbstractAsyncContextManager[AttachStream]:
         """Attach to it; raises NotReady, ObjectNotFound or another ClusterError."""
 
-    async def read_log(self) -> ContainerLog:
-        """Return the end of its log; raises as `open_attach` does."""
+    async def read_log(self, last_lines: int | None = None) -> ContainerLog:
+        """Return the end of its log, of no more lines than these; raises as `open_attach` does."""
 
 
 class PodView(Protocol):

@@ -100,8 +100,8 @@ def missing(log: ContainerLog, published: Published) -> Front:
     """
     plain_log, tail = without_cr(log.data), without_cr(published.tail)
     if not tail:
-        return Front(log.data, is_sure=not log.skipped_bytes)
-    if published.written is not None:
+        return Front(log.data, is_sure=not (log.skipped_bytes or log.is_part))
+    if published.written is not None and not log.is_part:
         rest = _missing_by_count(log, plain_log, tail, published.written - log.skipped_bytes)
         if rest is None and published.is_mixed:
             rest = _missing_by_lines(log, plain_log, tail, published.written - log.skipped_bytes)

@@ -23,9 +23,13 @@ class ClusterContainer:
             self.cluster, target.pod_name, target.container, tty=target.is_tty
         )
 
-    async def read_log(self) -> logs.ContainerLog:
-        """Return the end of its log."""
+    async def read_log(self, last_lines: int | None = None) -> logs.ContainerLog:
+        """Return the end of its log, of no more lines than these."""
         target = self.target
         return await logs.read_log(
-            self.cluster, target.pod_name, target.container, limit_bytes=self.log_limit_bytes
+            self.cluster,
+            target.pod_name,
+            target.container,
+            limit_bytes=self.log_limit_bytes,
+            last_lines=last_lines,
         )

@@ -48,6 +48,9 @@ HOLE_LOG_SECONDS = 5.0
 SETTLE_SECONDS = 0.1
 # The last word of a container is worth waiting for.
 LAST_LOG_SECONDS = 10.0
+# Where an attach seems to have brought it, the end of the log is looked at only.
+CHECK_LOG_SECONDS = 3.0
+CHECKED_LINES = 10_000
 
 
 class TerminalLink:
@@ -103,8 +106,7 @@ class TerminalLink:
             )
             while await self._wait_for_turn():
                 await self._attach()
-            if not self._is_complete:
-                await self._complete()
+            await self._complete()
             await self._output.end()
             watcher.cancel()
 
@@ -294,11 +296,19 @@ class TerminalLink:
                 return
 
     async def _complete(self) -> None:
-        """Publish what the log has and no attach brought, after the container's end."""
-        self._output.hold()
-        await self._fill(LAST_LOG_SECONDS)
+        """Publish what the log has and no attach brought, after the container's end.
 
-    async def _read_log(self, until: float) -> ContainerLog | None:
+        An attach that a kubelet has closed in good order, with Success, may still lack the last
+        100 KiB and more of a program that ends after much output.
+        """
+        self._output.hold()
+        if not self._is_complete:
+            await self._fill(LAST_LOG_SECONDS)
+            return
+        log = await self._read_log(_now() + CHECK_LOG_SECONDS, CHECKED_LINES)
+        await self._output.release(log, is_last=True, is_loss=False, is_whole=True, is_trusted=True)
+
+    async def _read_log(self, until: float, last_lines: int | None = None) -> ContainerLog | None:
         """Return the end of the log as soon as it can be read; None: not until then."""
         backoff = aio.Backoff(first_seconds=0.05, cap_seconds=1.0)
         with suppress(TimeoutError, ObjectNotFound):
@@ -309,7 +319,7 @@ class TerminalLink:
                         await self._moved.wait()
                     self._output.settle()
                     try:
-                        return await self._container.read_log()
+                        return await self._container.read_log(last_lines)
                     except ObjectNotFound:
                         raise
                     except ClusterError as exc:

@@ -11,7 +11,7 @@ import asyncio
 from collections import deque
 
 from sessions.terminal import OutputSink, TerminalTarget
-from sessions.terminal.backfill import Front, Published, join, missing
+from sessions.terminal.backfill import Front, Published, join, missing, without_cr
 from sessions.terminal.interleaved import join_channels, join_channels_behind
 from sessions.terminal.mark import MarkFilter
 from telorunner.kube.logs import ContainerLog
@@ -98,19 +98,28 @@ class TerminalOutput:
         self._settled_frames = len(self._held or ())
 
     async def release(
-        self, log: ContainerLog | None, *, is_last: bool, is_loss: bool, is_whole: bool = False
+        self,
+        log: ContainerLog | None,
+        *,
+        is_last: bool,
+        is_loss: bool,
+        is_whole: bool = False,
+        is_trusted: bool = False,
     ) -> bool:
         """Publish what the log has and the attach did not bring, then what is held.
 
         `log` None: it could not be read; readers get a gap if that means a loss. `is_whole`: the
-        container had ended when it was read. Returns False, and goes on holding, if a later look at
-        the log would tell more surely; with `is_last` a gap stands where something may be lost.
+        container had ended when it was read. `is_trusted`: what was published is taken for whole
+        unless the log surely has more. Returns False, and goes on holding, if a later look at the
+        log would tell more surely; with `is_last` a gap stands where something may be lost.
         """
         if self._held is None or self._is_releasing:
             return True
         rest, front = Front(b"", is_sure=not is_loss), Front(b"")
         if log is not None:
             rest = missing(log, self._published())
+            if is_trusted and not rest.is_sure:
+                rest = Front(b"", is_sure=not self._is_short_of(log, rest))
             front = self._join(rest)
             if not (front.is_sure or is_last or self._held_bytes >= HELD_MAX_BYTES):
                 return False
@@ -160,6 +169,14 @@ class TerminalOutput:
 
     def _published(self) -> Published:
         return Published(b"".join(self._tail), self._written, is_mixed=not self._target.is_tty)
+
+    def _is_short_of(self, log: ContainerLog, rest: Front) -> bool:
+        """Tell whether less is published than the log tells of, as far as that is known."""
+        if log.is_part:
+            # The lines of two streams need not stand in the log's order; one's must be found there.
+            return self._target.is_tty and bool(rest.data)
+        told = log.skipped_bytes + len(without_cr(log.data))
+        return self._written is not None and self._written < told
 
     def _join(self, rest: Front) -> Front:
         held = list(self._held or ())

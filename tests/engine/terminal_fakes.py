@@ -128,12 +128,14 @@ class FakeContainer:
             self.has_gate = False
             self.write(START_MARK)
 
-    async def read_log(self) -> ContainerLog:
+    async def read_log(self, last_lines: int | None = None) -> ContainerLog:
         self.log_reads += 1
         if self.log_error is not None:
             raise self.log_error
         end = len(self._written) if self._has_ended else self._written.rfind(b"\n") + 1
         log = self._written[:end].replace(b"\r\n", b"\n")
+        if last_lines is not None and log.count(b"\n") >= last_lines:
+            return ContainerLog(b"".join(log.splitlines(keepends=True)[-last_lines:]), is_part=True)
         cut = max(0, len(log) - self.log_limit_bytes)
         return ContainerLog(log[cut:], cut - log[:cut].count(b"\r"))
 
@@ -143,6 +145,10 @@ class FakeContainer:
         for attach in self.attaches:
             if not attach.is_closed:
                 attach.bring(channel, data)
+
+    def write_to_log_only(self, data: bytes) -> None:
+        """Write what no attach brings."""
+        self._written += data
 
     def end(self) -> None:
         """Exit: attaches end in an orderly way."""

@@ -4,7 +4,9 @@ import asyncio
 
 import pytest
 
+from sessions.states import IoMode
 from sessions.terminal import TerminalTarget
+from sessions.terminal.link import CHECKED_LINES
 from telorunner import aio
 from telorunner.errors import ClusterUnavailable, NotReady, ObjectNotFound, StaleFence
 from tests.engine.terminal_fakes import Terminal, open_terminal, running, target
@@ -33,7 +35,8 @@ async def test_an_early_attach_brings_every_line_of_a_short_program_once() -> No
             terminal.container.write(b"hello\r\n")
             await end(terminal, task)
         assert terminal.recorder.items == [(0, b"hello\r\n")]
-        assert terminal.container.log_reads == 0
+        # Only to see whether the attach brought the end.
+        assert terminal.container.log_reads == 1
 
 
 async def test_early_tries_come_every_50_ms_for_3_s_and_then_wait_for_the_status() -> None:
@@ -201,7 +204,58 @@ async def test_output_that_is_still_on_its_way_when_the_container_has_ended_is_d
             terminal.container.end()
             await task
         assert terminal.recorder.text == b"0\r\n1\r\n2\r\n3\r\n4\r\n"
-        assert terminal.container.log_reads == log_reads
+        assert terminal.container.log_reads == log_reads + 1
+
+
+@pytest.mark.parametrize("count", [1000, 3 * CHECKED_LINES])
+@pytest.mark.parametrize("io", [IoMode.TTY, IoMode.STREAMS])
+async def test_what_an_attach_lacks_that_ended_in_good_order_is_told_by_the_log(
+    io: IoMode, count: int
+) -> None:
+    async with open_terminal(runs=True, status_says_so=True) as terminal:
+        async with running(terminal.link(target(io=io))) as task:
+            await asyncio.sleep(1)
+            lines = [b"line %d\r\n" % number for number in range(count)]
+            if io is IoMode.STREAMS:
+                lines = [line.replace(b"\r", b"") for line in lines]
+            terminal.container.write(b"".join(lines[:-500]))
+            terminal.container.write_to_log_only(b"".join(lines[-500:]))
+            await end(terminal, task)
+        assert terminal.recorder.text == b"".join(lines)
+        assert None not in terminal.recorder.items
+
+
+async def test_more_than_is_looked_at_that_an_attach_lacks_leaves_a_gap() -> None:
+    async with open_terminal(runs=True, status_says_so=True) as terminal:
+        async with running(terminal.link(target())) as task:
+            await asyncio.sleep(1)
+            terminal.container.write(b"began\r\n")
+            terminal.container.write_to_log_only(b"line\r\n" * (CHECKED_LINES + 1))
+            await end(terminal, task)
+        assert terminal.recorder.items == [(0, b"began\r\n"), None]
+
+
+async def test_what_both_streams_lack_of_the_end_is_told_or_a_gap() -> None:
+    async with open_terminal(runs=True, status_says_so=True) as terminal:
+        async with running(terminal.link(target(io=IoMode.STREAMS))) as task:
+            await asyncio.sleep(1)
+            terminal.container.write(b"out one\nout two\n")
+            # The end of the one stream is lost, and the other's, which came later, is not.
+            terminal.container.write_to_log_only(b"out three\n")
+            terminal.container.write(b"err one\n", channel=2)
+            await end(terminal, task)
+        assert terminal.recorder.items[-1] is None or b"three" in terminal.recorder.text
+        assert terminal.recorder.text.count(b"err one") == 1
+
+
+async def test_a_log_that_cannot_be_read_after_an_orderly_end_is_no_loss() -> None:
+    async with open_terminal(runs=True, status_says_so=True) as terminal:
+        async with running(terminal.link(target())) as task:
+            await asyncio.sleep(1)
+            terminal.container.write(b"all\r\n")
+            terminal.container.log_error = ClusterUnavailable()
+            await end(terminal, task)
+        assert terminal.recorder.items == [(0, b"all\r\n")]
 
 
 async def test_a_handshake_that_proves_nothing_is_no_proof_until_output_comes() -> None:
