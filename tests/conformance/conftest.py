@@ -4,7 +4,6 @@ The clusters are processes that outlive the tests of all modules: a test makes w
 namespace of its own.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -17,7 +16,7 @@ from tests.clusters import local_cluster
 from tests.conformance.client import WAIT_SECONDS, Access, Api, open_api, read_access
 from tests.conformance.fates import record_stories
 from tests.conformance.objects import make_name
-from tests.conformance.pods import Story
+from tests.conformance.pods import Story, own_loop
 
 
 @pytest.fixture(scope="session", params=["local", pytest.param("real", marks=pytest.mark.e2e)])
@@ -81,4 +80,5 @@ async def namespace(api: Api) -> AsyncIterator[str]:
 @pytest.fixture(scope="session")
 def stories(access: Access) -> dict[str, Story]:
     """What was told of a pod of every fate, by its name; all ran at once."""
-    return asyncio.run(record_stories(access))
+    with own_loop() as runner:
+        return runner.run(record_stories(access))

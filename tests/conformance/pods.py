@@ -276,10 +276,18 @@ async def open_recorder(access: Access) -> AsyncIterator[Recorder]:
             await api.request("DELETE", f"/api/v1/namespaces/{name}")
 
 
+def own_loop() -> asyncio.Runner:
+    """Return a runner for fixtures that are no coroutines.
+
+    `asyncio.run()` would drop the loop that pytest's plugin keeps, which nobody closes then.
+    """
+    return asyncio.Runner(loop_factory=asyncio.new_event_loop)
+
+
 @contextmanager
 def standing_pods(access: Access, create: Callable[[Recorder], Awaitable[None]]) -> Iterator[str]:
     """Create pods for all tests of a module; give the name of their namespace."""
-    with asyncio.Runner() as runner:
+    with own_loop() as runner:
         stack = AsyncExitStack()
         try:
             recorder = runner.run(stack.enter_async_context(open_recorder(access)))

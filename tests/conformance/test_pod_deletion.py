@@ -1,6 +1,5 @@
 """What a deletion does to a pod: who is asked to end, how long it has, and what a watch tells."""
 
-import asyncio
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -19,6 +18,7 @@ from tests.conformance.pods import (
     make_group,
     make_shell_pod,
     open_recorder,
+    own_loop,
     pods_path,
     shape,
     state_of,
@@ -135,7 +135,8 @@ async def _record(access: Access) -> Deletions:
 @pytest.fixture(scope="module")
 def deletions(access: Access) -> Deletions:
     """What was told of pods that were deleted, all at once."""
-    return asyncio.run(_record(access))
+    with own_loop() as runner:
+        return runner.run(_record(access))
 
 
 def graces(changes: list[Event]) -> list[tuple[str, int, str]]:
