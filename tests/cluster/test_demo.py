@@ -10,6 +10,7 @@ import pytest
 
 from tests.serving import ROOT, START_SECONDS
 
+TRIES = 3
 INTERRUPTED = 128 + signal.SIGINT
 
 
@@ -26,6 +27,30 @@ def left_of(folder: Path) -> list[str]:
     return found
 
 
+def _interrupt_demo(folder: Path, moments: list[str]) -> tuple[int, list[str], str]:
+    """Run the demo, interrupted at lines that hold these words.
+
+    Returns its exit code, the words that did not come, and its output.
+    """
+    demo = subprocess.Popen(
+        [sys.executable, str(ROOT / "examples" / "demo.py")],
+        env={**os.environ, "TMPDIR": str(folder), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    output, left = "", list(moments)
+    with demo:
+        assert demo.stdout is not None
+        for line in demo.stdout:
+            output += line
+            if left and left[0] in line:
+                demo.send_signal(signal.SIGINT)
+                left = left[1:]
+        code = demo.wait(START_SECONDS)
+    return code, left, output
+
+
 @pytest.mark.parametrize(
     ("moments", "expected"),
     [
@@ -37,23 +62,12 @@ def left_of(folder: Path) -> list[str]:
 def test_a_demo_that_is_interrupted_leaves_nothing_behind(
     tmp_path: Path, moments: list[str], expected: int
 ) -> None:
-    demo = subprocess.Popen(
-        [sys.executable, str(ROOT / "examples" / "demo.py")],
-        env={**os.environ, "TMPDIR": str(tmp_path), "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    output = ""
-    with demo:
-        assert demo.stdout is not None
-        for line in demo.stdout:
-            output += line
-            if moments and moments[0] in line:
-                demo.send_signal(signal.SIGINT)
-                moments = moments[1:]
-        code = demo.wait(START_SECONDS)
-    assert (code, moments) == (expected, []), output
+    for _ in range(TRIES):
+        code, late, output = _interrupt_demo(tmp_path, moments)
+        if (code, expected) != (0, INTERRUPTED):
+            break
+        # The demo had nothing left to do but its stop when the busy test read that it was running.
+    assert (code, late) == (expected, []), output
     assert "Traceback" not in output
     assert left_of(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
