@@ -29,6 +29,17 @@ def failure_line(failure: BaseException) -> str:
     return json.dumps({"failure": f"{type(failure).__name__}: {failure}"}) + "\n"
 
 
+def obey_in_turn(target: object) -> None:
+    """Answer commands, a method of the target each that may block, until the input ends."""
+    for name, arguments in read_commands(sys.stdin):
+        try:
+            answer = result_line(getattr(target, name)(**arguments))
+        except Exception as exc:
+            answer = failure_line(exc)
+        sys.stdout.write(answer)
+        sys.stdout.flush()
+
+
 async def obey(target: object) -> None:
     """Answer commands, a method of the target each, until the input ends."""
     lines = asyncio.StreamReader()

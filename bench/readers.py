@@ -5,12 +5,11 @@ They count and look for a few bytes, and parse no more of HTTP and WebSocket tha
 
 import selectors
 import socket
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.commands import failure_line, read_commands, result_line
+from bench.commands import obey_in_turn
 from bench.wire import HEAD_END, get_request, is_whole, masked, post_request
 
 CONNECT_SECONDS = 10.0
@@ -246,17 +245,5 @@ def _read_head(reader: Reader) -> None:
         raise ConnectionError(head.decode("latin-1"))
 
 
-def main() -> None:
-    """Obey until the input ends."""
-    readers = Readers()
-    for name, arguments in read_commands(sys.stdin):
-        try:
-            answer = result_line(getattr(readers, name)(**arguments))
-        except Exception as exc:
-            answer = failure_line(exc)
-        sys.stdout.write(answer)
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    obey_in_turn(Readers())

@@ -7,12 +7,11 @@ runs and the other brings the first output. It obeys `bench.starts`.
 import json
 import selectors
 import socket
-import sys
 import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from bench.commands import failure_line, read_commands, result_line
+from bench.commands import obey_in_turn
 from bench.wire import get_request, is_whole, post_request
 
 WAIT_SECONDS = 120.0
@@ -134,17 +133,5 @@ def _read_to_end(connection: socket.socket) -> None:
         pass
 
 
-def main() -> None:
-    """Obey until the input ends."""
-    starters = Starters()
-    for name, arguments in read_commands(sys.stdin):
-        try:
-            answer = result_line(getattr(starters, name)(**arguments))
-        except Exception as exc:
-            answer = failure_line(exc)
-        sys.stdout.write(answer)
-        sys.stdout.flush()
-
-
 if __name__ == "__main__":
-    main()
+    obey_in_turn(Starters())
