@@ -45,8 +45,11 @@ class Terminal:
 
     async def until(self, wanted: bytes) -> None:
         """Receive until the output holds the wanted bytes."""
+        searched = 0
         async with asyncio.timeout(FOLLOW_SECONDS):
-            while wanted not in self.output:
+            # NB: each piece is searched once, or a long output makes a viewer that falls behind.
+            while self.output.find(wanted, searched) < 0:
+                searched = max(0, len(self.output) - len(wanted) + 1)
                 await self.receive()
 
     async def drain(self) -> int:

@@ -126,6 +126,9 @@ async def test_an_attach_cut_in_mid_output_many_times_adds_up_to_the_source(
             await terminal.until(b"heard key %d\r\n" % number)
         await terminal.socket.send(b"end\n")
         assert await terminal.drain() == 1000
+    # No gap, and every number once.
+    assert [text["type"] for text in terminal.texts] == ["seq"]
+    assert terminal.numbers == list(range(1, len(terminal.numbers) + 1))
     lines, told = parted(bytes(terminal.output))
     assert told == [BROKE] * cuts
     heard = [line for line in lines if line.startswith(b"heard")]
@@ -133,9 +136,6 @@ async def test_an_attach_cut_in_mid_output_many_times_adds_up_to_the_source(
     said = [line for line in lines if not line.startswith(b"heard")]
     assert said.pop() == b"the last line"
     assert said == [b"%08d %s" % (number, b"x" * 40) for number in range(len(said))]
-    # No gap, and every number once.
-    assert [text["type"] for text in terminal.texts] == ["seq"]
-    assert terminal.numbers == list(range(1, len(terminal.numbers) + 1))
     assert await statuses(client, session) == [
         {"kind": "starting"},
         {"kind": "running"},
