@@ -25,7 +25,8 @@ FOR_ROUTES = {"services", "endpointslices", "ingresses", "httproutes", "ingressc
 FOR_STAFF = {"resourcequotas"}
 # Newer releases ask for this verb where 1.34 asks for `get`.
 FOR_NEWER_RELEASES = {("", "pods/attach", "create")}
-REAPED_SECONDS = 60
+# The reaper looks every 30 s, and spares a ConfigMap for 60 s.
+REAPED_SECONDS = 100
 
 WAITS = 'print("ready", flush=True)\ninput()\nprint("over")\n'
 APP = {"name": "app", "entryRelativePath": "telo.yaml", "ports": []}
@@ -127,6 +128,8 @@ async def test_a_sessions_whole_life_uses_each_rule_and_meets_no_refusal(
     pull_secret = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}
     # As the chart grants it: for the one Secret that is named.
     set_role(namespace, [*role_rules(), {**pull_secret, "resourceNames": ["pull"]}])
+    # With a pod goes its ConfigMap, mostly before the runner comes to that; this one has no pod.
+    kubectl("create", "-f", "-", manifest=orphaned_config_map(namespace))
     kubectl("create", "-f", "-", manifest=orphan(namespace))
     kubeconfig = Path(prepared.environment["KUBECONFIG"])
     try:
@@ -165,11 +168,11 @@ def check(recorder: Recorder) -> None:
     assert recorder.used == wanted | {("", "secrets", "get")}
 
 
-def orphan(namespace: str) -> object:
-    """Return a pod of the runner's that no session claims."""
+def orphaned(kind: str, namespace: str) -> dict[str, Any]:
+    """Return an object of the runner's that no session claims."""
     return {
         "apiVersion": "v1",
-        "kind": "Pod",
+        "kind": kind,
         "metadata": {
             "name": "telo-run-orphan",
             "namespace": namespace,
@@ -178,6 +181,18 @@ def orphan(namespace: str) -> object:
                 "telo.run/session-id": "orphan",
             },
         },
+    }
+
+
+def orphaned_config_map(namespace: str) -> object:
+    """Return a ConfigMap without a pod."""
+    return {**orphaned("ConfigMap", namespace), "data": {"left": "behind"}}
+
+
+def orphan(namespace: str) -> object:
+    """Return a pod that no session claims."""
+    return {
+        **orphaned("Pod", namespace),
         "spec": {
             "securityContext": {
                 "runAsNonRoot": True,
