@@ -301,6 +301,10 @@ async def test_a_refusing_policy_is_told_without_its_words(
         }
         assert [line for line in platform.process.output if words in line]
         await nothing_left(prepared)
+    # One that is gone refuses for some seconds more, whatever test comes next.
+    async with asyncio.timeout(60):
+        while await client.status(await client.create(HELLO)) != EXITED:
+            pass
 
 
 async def test_a_runtime_class_that_is_not_there_is_told(serve: Serving) -> None:
