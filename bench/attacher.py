@@ -16,7 +16,7 @@ from sessions import bundles
 from sessions.pods.run import build_bundle_config_map, build_run_pod
 from sessions.pods.script import START_MARK
 from sessions.spec import App, Limits, RunPodSpec, SessionSpec
-from sessions.states import Mode, PullPolicy
+from sessions.states import Mode
 from telorunner import aio
 from telorunner.conf import ClusterKind
 from telorunner.errors import NotReady
@@ -24,6 +24,7 @@ from telorunner.kube import objects
 from telorunner.kube.attach import AttachStream, open_attach
 from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
 from telorunner.kube.informer import Informer, Subscription
+from telorunner.values.pullpolicy import PullPolicy
 
 MANAGED_BY = "telorunner-bench"
 CONTAINER = "session"

@@ -17,7 +17,7 @@ from aiohttp import web  # noqa: E402 - Django first
 from django.core.management import call_command  # noqa: E402 - Django first
 
 from bench.commands import obey  # noqa: E402 - Django first
-from sessions import store  # noqa: E402 - Django first
+from telorunner.database import access  # noqa: E402 - Django first
 from tests.engine.world import FakeWorld, open_fake_world  # noqa: E402 - Django first
 from tests.unit.pods import running  # noqa: E402 - Django first
 
@@ -86,7 +86,7 @@ def main() -> None:
     try:
         asyncio.run(_run())
     finally:
-        store.close()
+        access.close()
         sys.stdout.flush()
 
 

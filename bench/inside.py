@@ -26,10 +26,11 @@ from sessions.log.memory import MemoryLog
 from sessions.models import Session
 from sessions.runtime import Runtime
 from sessions.spec import App, Limits, SessionSpec
-from sessions.states import Mode, PullPolicy, StatusKind
+from sessions.states import Mode, StatusKind
 from telorunner.asgi import application
 from telorunner.server import Address, open_server
 from telorunner.server import Limits as ServerLimits
+from telorunner.values.pullpolicy import PullPolicy
 
 WAIT_SECONDS = 60.0
 APP = "app"

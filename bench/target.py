@@ -10,7 +10,7 @@ from django.core.management import call_command
 
 import telorunner.asgi  # noqa: F401
 from bench.inside import serve
-from sessions import store
+from telorunner.database import access
 from telorunner.server import server_loop
 
 
@@ -19,7 +19,7 @@ def main() -> None:
     call_command("migrate", interactive=False, verbosity=0, run_syncdb=True)
     with asyncio.Runner(loop_factory=lambda: server_loop) as runner:
         runner.run(serve())
-    store.close()
+    access.close()
 
 
 if __name__ == "__main__":

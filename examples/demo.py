@@ -49,7 +49,13 @@ class Platform:
             if not name.startswith(("RUNNER_", "DJANGO_"))
             and name not in {"KUBECONFIG", "DATABASE_URL"}
         }
-        settings = {"RUNNER_CLUSTER": "local", "RUNNER_DATA_DIR": str(data_dir), "PORT": "0"}
+        settings = {
+            "RUNNER_CLUSTER": "local",
+            "RUNNER_DATA_DIR": str(data_dir),
+            "PORT": "0",
+            # Nobody picks an image here, and a machine without a network can show the rest.
+            "RUNNER_BASE_IMAGE_CATALOG_ENABLED": "false",
+        }
         self._process = subprocess.Popen(  # noqa: S603 - this project's own program
             [sys.executable, str(ROOT / "manage.py"), "serve"],
             env={**kept, **settings, "PYTHONUNBUFFERED": "1"},

@@ -11,10 +11,14 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from sessions import requests
-from sessions.actions import create, offers, read, stop
+from sessions.actions import create, create_app, offers, read, stop
+from sessions.actions.registration import Created
 from sessions.openapi import operations
 from telorunner.conf import Settings
-from telorunner.drf import read_json
+from telorunner.drf import read_json, read_optional_json
+
+# Of several such headers Django makes one value, joined by commas: no version has one.
+_ACCEPTED_TERMS = "HTTP_X_TELO_ACCEPTED_TERMS"
 
 
 def _config() -> Settings:
@@ -24,6 +28,20 @@ def _config() -> Settings:
 
 def _body(request: Request) -> Any:
     return read_json(request, max_bytes=_config().max_bundle_bytes)
+
+
+def _accepted_terms(request: Request) -> str:
+    accepted: str = request.META.get(_ACCEPTED_TERMS, "")
+    return accepted
+
+
+def _created(created: Created) -> Response:
+    body = {
+        "sessionId": created.session_id,
+        "streamUrl": f"/v1/sessions/{created.session_id}/events",
+        "createdAt": read.format_time(created.created_at),
+    }
+    return Response(body, status=201)
 
 
 class Capabilities(APIView):
@@ -52,13 +70,22 @@ class Sessions(APIView):
     def post(self, request: Request) -> Response:
         """Register a session; answer 201 before anything is asked of the cluster."""
         wanted = requests.parse_create(_body(request))
-        created = create.create(wanted, _config())
-        body = {
-            "sessionId": created.session_id,
-            "streamUrl": f"/v1/sessions/{created.session_id}/events",
-            "createdAt": read.format_time(created.created_at),
-        }
-        return Response(body, status=201)
+        return _created(create.create(wanted, _config(), accepted_terms=_accepted_terms(request)))
+
+
+@operations.of_app
+class AppSessions(APIView):
+    """The sessions of an app of the catalog."""
+
+    @operations.CREATE_APP_SESSION
+    def post(self, request: Request, name: str) -> Response:
+        """Register a session of the app; answer 201 before anything is asked of the cluster."""
+        config = _config()
+        body = read_optional_json(request, max_bytes=config.max_bundle_bytes)
+        wanted = requests.parse_create_app(body)
+        return _created(
+            create_app.create_app(name, wanted, config, accepted_terms=_accepted_terms(request))
+        )
 
 
 @operations.of_session

@@ -34,6 +34,8 @@ DROP_SECONDS = 15.0
 # How often evictions are looked for: an ended session may stay this much longer than its time.
 SHORTEST_EVICTION_SECONDS = 1.0
 LONGEST_EVICTION_SECONDS = 30.0
+# What the clocks of the machines that evict may differ by.
+CLOCKS_APART = timedelta(seconds=60)
 # A duty that met a defect begins anew after this pause.
 RESTART_SECONDS = 1.0
 # With RUNNER_STOP_SESSIONS_ON_EXIT: a pod's grace is 2 s, and what is still there then is left to
@@ -190,12 +192,17 @@ class Engine:
         interval_seconds = min(
             max(kept.total_seconds() / 4, SHORTEST_EVICTION_SECONDS), LONGEST_EVICTION_SECONDS
         )
+        looked_at = datetime.now(UTC)
         while True:
+            began_at = datetime.now(UTC)
             with suppress(Unavailable):
-                for session_id in await store.evict_ended(datetime.now(UTC) - kept):
+                for session_id in await store.evict_ended(began_at - kept):
+                    logger.info("Session evicted.", extra={"session": session_id})
+                # Those, and what other processes have evicted to admit new ones.
+                for session_id in await store.evicted_since(looked_at - CLOCKS_APART):
                     await self._runtime.log.drop(session_id)
                     self._runtime.bus.drop(session_id)
-                    logger.info("Session evicted.", extra={"session": session_id})
+                looked_at = began_at
             await asyncio.sleep(interval_seconds)
 
     async def _purge(self) -> None:

@@ -8,6 +8,7 @@ from typing import ClassVar
 from django.db import models
 from django.db.models import Q
 
+from catalog.models import App
 from sessions.states import LIVE, Mode, StatusKind
 
 
@@ -41,6 +42,13 @@ class Session(models.Model):
     exit_code = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True, help_text="Why the session failed, as clients read it.")
     image = models.CharField(max_length=512)
+    # The app of the catalog that it runs; the name stays when the app is deleted.
+    catalog_app = models.ForeignKey(
+        App, null=True, blank=True, on_delete=models.SET_NULL, related_name="sessions"
+    )
+    app_name = models.CharField("app", max_length=63, blank=True, default="", db_default="")
+    # The terms that its client accepted; empty: there were none.
+    terms_version = models.CharField(max_length=64, blank=True, default="", db_default="")
     # What SessionSpec.to_json returns.
     spec = models.JSONField()
     # The endpoints of `running`, as the stream told them.
@@ -56,6 +64,8 @@ class Session(models.Model):
     ended_at = models.DateTimeField(null=True, blank=True)
     evicted_at = models.DateTimeField(null=True, blank=True)
     stop_requested_at = models.DateTimeField(null=True, blank=True)
+    # The user name of the staff member who asked; empty: a client of the API did.
+    stop_requested_by = models.CharField(max_length=150, blank=True, default="", db_default="")
 
     engine = models.ForeignKey(
         Engine, null=True, blank=True, on_delete=models.SET_NULL, related_name="sessions"
@@ -72,6 +82,7 @@ class Session(models.Model):
 
     class Meta:
         ordering: ClassVar = ["-created_at"]
+        permissions: ClassVar = [("stop_session", "Can stop session")]
         indexes: ClassVar = [
             # The admin's default order, and the age that retention is judged by.
             models.Index(fields=["-created_at"], name="session_created"),
@@ -85,6 +96,11 @@ class Session(models.Model):
             models.Index(
                 fields=["status", "ended_at"], name="session_retained", condition=Q(evicted_at=None)
             ),
+            # What the admin filters its list by: each gives the rows in the list's order.
+            models.Index(fields=["status", "-created_at"], name="session_by_status"),
+            models.Index(fields=["mode", "-created_at"], name="session_by_mode"),
+            models.Index(fields=["image", "-created_at"], name="session_by_image"),
+            models.Index(fields=["app_name", "-created_at"], name="session_by_app"),
         ]
         constraints: ClassVar = [
             # A row that says how it ended also says when, and a live one does not.

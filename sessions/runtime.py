@@ -52,7 +52,7 @@ class Runtime:
 
     `dials` bounds how many sockets look at once whether ports of pods can be reached.
 
-    `engine` is None while the process has no engine.
+    `engine` is None where the process has none; `log` and `pods` are then empty.
     """
 
     config: Settings

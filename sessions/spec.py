@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from sessions.states import Delivery, IoMode, Mode, Protocol, PullPolicy, StatusKind
+from sessions.states import Delivery, IoMode, Mode, Protocol, StatusKind
+from telorunner.values.pullpolicy import PullPolicy
 
 # The one application of a run session that names none.
 DEFAULT_APP_NAME = "app"
@@ -24,7 +25,10 @@ class Port:
 
 @dataclass(frozen=True)
 class App:
-    """One application of a session; `entry` is its manifest's path in the bundle, normalised."""
+    """One application of a session.
+
+    `entry` is its manifest's path in the bundle, normalised; empty where there is no bundle.
+    """
 
     name: str
     entry: str
@@ -82,7 +86,11 @@ def exited(code: int) -> Status:
 
 @dataclass(frozen=True)
 class SessionSpec:
-    """What was asked for, as the row keeps it (without env, which is sealed apart)."""
+    """What was asked for, as the row keeps it (without env, which is sealed apart).
+
+    `app_name` is the catalog's app that it runs, with delivery `none`; empty: it has a bundle.
+    `allow_root` lets the app's image run as root.
+    """
 
     session_id: str
     mode: Mode
@@ -92,9 +100,16 @@ class SessionSpec:
     limits: Limits
     is_inspected: bool = False
     delivery: Delivery = Delivery.INLINE
+    app_name: str = ""
+    allow_root: bool = False
 
     def to_json(self) -> dict[str, Any]:
-        """Return the row's JSON column: image, pullPolicy, delivery, apps, limits, inspect."""
+        """Return the row's JSON column.
+
+        Its keys: image, pullPolicy, delivery, apps, limits, inspect, and for a catalog app its name
+        (catalogApp) and allowRoot.
+        """
+        of_catalog = {"catalogApp": self.app_name, "allowRoot": self.allow_root}
         return {
             "image": self.image,
             "pullPolicy": str(self.pull_policy),
@@ -115,6 +130,7 @@ class SessionSpec:
                 "ephemeralStorageBytes": self.limits.ephemeral_storage_bytes,
                 "ttlSeconds": self.limits.ttl_seconds,
             },
+            **(of_catalog if self.app_name else {}),
         }
 
     @classmethod
@@ -129,6 +145,8 @@ class SessionSpec:
             is_inspected=data["inspect"],
             # Rows of before there was a choice do not say it.
             delivery=Delivery(data.get("delivery", Delivery.INLINE)),
+            app_name=data.get("catalogApp", ""),
+            allow_root=data.get("allowRoot", False),
             apps=tuple(
                 App(
                     name=app["name"],
@@ -151,7 +169,7 @@ class SessionSpec:
 
 @dataclass(frozen=True)
 class RunPodSpec:
-    """Everything the manifest of a run pod is built from.
+    """Everything the manifest of a run pod, or of an app pod, is built from.
 
     `env` is the session's own, already merged with TELO_REGISTRY_URL; the names that the runner
     sets itself override it in the builder. It never shows in a repr, nor does `bundle_url`, which

@@ -64,15 +64,11 @@ class Protocol(StrEnum):
 
 
 class Delivery(StrEnum):
-    """How a bundle reaches its pod: in a ConfigMap, or fetched from the runner by its URL."""
+    """How a bundle reaches its pod: in a ConfigMap, or fetched from the runner by its URL.
+
+    A session of a catalog app has none: its image is the application.
+    """
 
     INLINE = "inline"
     FETCH = "fetch"
-
-
-class PullPolicy(StrEnum):
-    """The client's word for the Pod's imagePullPolicy."""
-
-    MISSING = "missing"
-    ALWAYS = "always"
-    NEVER = "never"
+    NONE = "none"

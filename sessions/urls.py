@@ -7,6 +7,7 @@ from sessions import api
 urlpatterns = [
     path("capabilities", api.Capabilities.as_view()),
     path("probe", api.Probe.as_view()),
+    path("apps/<str:name>/sessions", api.AppSessions.as_view()),
     path("sessions", api.Sessions.as_view()),
     path("sessions/<str:session_id>", api.Session.as_view()),
 ]

@@ -105,6 +105,23 @@ def read_json(request: Request | HttpRequest, *, max_bytes: int) -> Any:
     return _parse_leniently(body)
 
 
+def read_optional_json(request: Request | HttpRequest, *, max_bytes: int) -> Any:
+    """Return the parsed body, an empty object where there is none, whatever its type is said to be.
+
+    Raises:
+        UnsupportedMediaType, BundleTooLarge, InvalidJson: As `read_json` does.
+    """
+    try:
+        is_empty = not _has_refusal(request) and not request.body
+    except (RequestDataTooBig, UnreadablePostError):
+        is_empty = False
+    return {} if is_empty else read_json(request, max_bytes=max_bytes)
+
+
+def _has_refusal(request: Request | HttpRequest) -> bool:
+    return getattr(request, "scope", {}).get(REFUSAL_KEY) is not None
+
+
 def _parse_leniently(body: bytes) -> Any:
     """Parse what is legal JSON but no text or number, so that whoever checks it can name it.
 

@@ -12,10 +12,12 @@
     ├── DuplicateAppName           400 duplicate_app_name
     ├── OriginNotAllowed           403 origin_not_allowed
     ├── NotFound                   404 not_found
+    ├── UnknownApp                 404 unknown_app
     ├── MethodNotAllowed           405 method_not_allowed
     ├── CapacityExceeded           409 too_many_sessions
     ├── BundleTooLarge             413 bundle_too_large
     ├── UnsupportedMediaType       415 unsupported_media_type
+    ├── TermsRequired              428 terms_required       with the terms
     ├── StopFailed                 500 stop_failed
     ├── InternalError              500 internal_error
     ├── Unavailable                503 unavailable          with Retry-After
@@ -145,6 +147,13 @@ class NotFound(RunnerError):
     http_status = 404
 
 
+class UnknownApp(RunnerError):
+    """The catalog has no such app."""
+
+    code = "unknown_app"
+    http_status = 404
+
+
 class MethodNotAllowed(RunnerError):
     """This address does not take the request's method."""
 
@@ -172,6 +181,13 @@ class UnsupportedMediaType(RunnerError):
 
     code = "unsupported_media_type"
     http_status = 415
+
+
+class TermsRequired(RunnerError):
+    """The usage terms must be accepted: send their version in x-telo-accepted-terms."""
+
+    code = "terms_required"
+    http_status = 428
 
 
 class StopFailed(RunnerError):

@@ -1,7 +1,8 @@
 """Health: /v1/health and /livez say that the process lives, /readyz that it can serve.
 
 Readiness names what is missing: a database that takes writes, the log, a fresh watch of the
-cluster, or an engine that may decide.
+cluster, or an engine that may decide. A process without an engine has neither a log nor a watch of
+its own: all it needs is the database.
 """
 
 import asyncio
@@ -55,13 +56,11 @@ async def readyz(request: HttpRequest) -> HttpResponse:
         running = runtime.current()
     except Stopping:
         return _json({"ready": False, "checks": {"process": "stopping"}}, status=503)
-    checks = {
-        "database": "ok" if await _is_database_writable() else "unreachable",
-        # The log lives in this process: it can be reached wherever the process can.
-        "log": "ok",
-        "cluster": "ok" if running.pods.is_fresh else "stale",
-    }
+    checks = {"database": "ok" if await _is_database_writable() else "unreachable"}
     if running.engine is not None:
+        # The log lives in this process: it can be reached wherever the process can.
+        checks["log"] = "ok"
+        checks["cluster"] = "ok" if running.pods.is_fresh else "stale"
         checks["engine"] = "ok" if running.engine.is_working else "not working"
     is_ready = all(state == "ok" for state in checks.values())
     return _json({"ready": is_ready, "checks": checks}, status=200 if is_ready else 503)

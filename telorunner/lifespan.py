@@ -1,25 +1,27 @@
-"""What lives as long as the process: cluster client, informer, log, bus and engine.
+"""What lives as long as the process: cluster client, informer, log, bus, engine, tag refresher.
 
 `running()` opens them in the order in which they need each other and closes them in reverse. It
-owns the informer's and the engine's task; when one of them fails, the context is cancelled and the
-failure raised, for a process without them must not go on.
+owns the tasks of the informer, the engine and the refresher; when one of them fails, the context is
+cancelled and the failure raised, for a process without them must not go on.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 
-from sessions import store
+from catalog.refresher import Refresher
 from sessions.bus.memory import MemoryBus
 from sessions.engine import Engine
+from sessions.log.absent import AbsentLog
 from sessions.log.memory import MemoryLog
 from sessions.runtime import Runtime, SelfUrl, installed
 from telorunner.conf import ClusterKind, Settings
+from telorunner.database import access
 from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
 from telorunner.kube.informer import Informer
 from telorunner.kube.objects import managed_selector
-from telorunner.localcluster.launch import ensure_cluster
+from telorunner.localcluster.launch import ensure_cluster, find_cluster
 
 logger = logging.getLogger(__name__)
 
@@ -29,48 +31,71 @@ ENGINE_STOP_SECONDS = 8.0
 
 
 @asynccontextmanager
-async def running(config: Settings, *, is_sole_engine: bool) -> AsyncIterator[Runtime]:
+async def running(
+    config: Settings, *, has_engine: bool = True, is_sole_engine: bool = False
+) -> AsyncIterator[Runtime]:
     """Run everything but the web server for the length of the context.
 
-    `is_sole_engine` says that no other process can be alive that uses the same database. Failures
-    inside the block arrive in an ExceptionGroup.
+    `is_sole_engine` says that no other process can be alive that uses the same database. Without an
+    engine nobody watches the cluster here either: it is only asked, by probes. Failures inside the
+    block arrive in an ExceptionGroup.
 
     Raises:
         ConfigError: The cluster's credentials cannot be used.
         ClusterUnavailable: The local cluster did not start.
     """
     try:
-        async with opened_cluster(config) as cluster, asyncio.TaskGroup() as tasks:
-            runtime = _build_runtime(config, cluster)
-            informer = tasks.create_task(runtime.pods.run(), name="pod informer")
+        async with (
+            opened_cluster(config, may_start=has_engine) as cluster,
+            asyncio.TaskGroup() as tasks,
+        ):
+            runtime = _build_runtime(config, cluster, has_engine=has_engine)
+            refresher = tasks.create_task(Refresher(config).run(), name="tag refresher")
             with installed(runtime):
-                try:
-                    engine = runtime.engine = Engine(runtime, is_sole_engine=is_sole_engine)
-                    owner = tasks.create_task(engine.run(), name="engine")
-                    try:
-                        yield runtime
-                    finally:
-                        runtime.stopping.set()
-                        await _stop(owner)
-                finally:
-                    # NB: last, for what the engine still wants to know on its way out.
-                    informer.cancel()
+                async with AsyncExitStack() as stack:
+                    stack.callback(refresher.cancel)
+                    if has_engine:
+                        engine = _engine(runtime, tasks, is_sole_engine=is_sole_engine)
+                        await stack.enter_async_context(engine)
+                    stack.callback(runtime.stopping.set)
+                    yield runtime
     finally:
-        await asyncio.to_thread(store.close)
+        await asyncio.to_thread(access.close)
 
 
 @asynccontextmanager
-async def opened_cluster(config: Settings) -> AsyncIterator[Cluster]:
-    """Open the client of the cluster to use; the local one is started where none runs."""
-    if config.cluster is not ClusterKind.LOCAL:
-        async with open_cluster(_cluster_settings(config, config.kubeconfig)) as cluster:
-            yield cluster
-        return
-    async with (
-        ensure_cluster(config.data_dir) as launched,
-        open_cluster(_cluster_settings(config, str(launched.kubeconfig))) as cluster,
-    ):
-        yield cluster
+async def _engine(
+    runtime: Runtime, tasks: asyncio.TaskGroup, *, is_sole_engine: bool
+) -> AsyncIterator[None]:
+    """Watch the cluster and own sessions for the length of the context."""
+    informer = tasks.create_task(runtime.pods.run(), name="pod informer")
+    try:
+        engine = runtime.engine = Engine(runtime, is_sole_engine=is_sole_engine)
+        owner = tasks.create_task(engine.run(), name="engine")
+        try:
+            yield
+        finally:
+            await _stop(owner)
+    finally:
+        # NB: last, for what the engine still wants to know on its way out.
+        informer.cancel()
+
+
+@asynccontextmanager
+async def opened_cluster(config: Settings, *, may_start: bool = True) -> AsyncIterator[Cluster]:
+    """Open the client of the cluster to use.
+
+    Where none runs, the local one is started, or, unless it `may_start`, waited for.
+    """
+    async with AsyncExitStack() as stack:
+        kubeconfig = config.kubeconfig
+        if config.cluster is ClusterKind.LOCAL and may_start:
+            launched = await stack.enter_async_context(ensure_cluster(config.data_dir))
+            kubeconfig = str(launched.kubeconfig)
+        elif config.cluster is ClusterKind.LOCAL:
+            kubeconfig = str(await find_cluster(config.data_dir))
+        settings = _cluster_settings(config, kubeconfig)
+        yield await stack.enter_async_context(open_cluster(settings))
 
 
 def _cluster_settings(config: Settings, kubeconfig: str) -> ClusterSettings:
@@ -82,10 +107,11 @@ def _cluster_settings(config: Settings, kubeconfig: str) -> ClusterSettings:
     )
 
 
-def _build_runtime(config: Settings, cluster: Cluster) -> Runtime:
+def _build_runtime(config: Settings, cluster: Cluster, *, has_engine: bool) -> Runtime:
     return Runtime(
         config=config,
-        log=MemoryLog(config.replay_buffer_bytes),
+        # Each engine keeps what its sessions tell in its own memory.
+        log=MemoryLog(config.replay_buffer_bytes) if has_engine else AbsentLog(),
         bus=MemoryBus(),
         cluster=cluster,
         pods=Informer(cluster, selector=managed_selector(config.managed_by)),

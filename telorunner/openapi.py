@@ -37,6 +37,8 @@ Runs Telo applications as sessions: create one, follow its events, drive its ter
   no address of this document is `404 not_found`, another method `405 method_not_allowed` with
   `Allow`; `components/responses` has all that is answered there. HEAD is answered wherever GET is,
   but for the streams.
+- **Terms**: where the capabilities have `terms`, what creates a session needs their version in
+  `x-telo-accepted-terms`; without it, and with any other, the answer is `428 terms_required`.
 - **Retry** what answers 503, after `Retry-After` seconds; `409 too_many_sessions` once a session
   has ended. Every other refusal stays what it is until the request changes.
 - **Browsers**: every answer carries CORS headers and preflights are answered. Where the operator

@@ -5,7 +5,8 @@ Raises ConfigError at import where a variable cannot be used; `manage.py` turns 
 
 import secrets
 
-from telorunner import __version__, conf, databases, datadir
+from telorunner import __version__, conf, datadir
+from telorunner.database import settings as database
 
 RUNNER = conf.load()
 
@@ -20,8 +21,8 @@ CSRF_TRUSTED_ORIGINS = list(RUNNER.csrf_trusted_origins)
 
 INSTALLED_APPS = [
     "telorunner",
-    "django.contrib.admin",
-    "django.contrib.auth",
+    "telorunner.apps.ConsoleConfig",
+    "telorunner.apps.UsersConfig",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
@@ -30,6 +31,7 @@ INSTALLED_APPS = [
     "drf_spectacular",
     "drf_spectacular_sidecar",
     "channels",
+    "catalog.apps.CatalogConfig",
     "sessions.apps.SessionsConfig",
 ]
 MIDDLEWARE = [
@@ -66,7 +68,7 @@ AUTH_PASSWORD_VALIDATORS = [
 
 ROOT_URLCONF = "telorunner.urls"
 ASGI_APPLICATION = "telorunner.asgi.application"
-DATABASES = {"default": databases.configure(RUNNER.database_url, RUNNER.data_dir)}
+DATABASES = {"default": database.configure(RUNNER.database_url, RUNNER.data_dir)}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"

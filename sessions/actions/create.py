@@ -3,20 +3,18 @@
 The session is registered before anything is asked of the cluster; its start is the engine's.
 """
 
-import asyncio
-import logging
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from django.utils import timezone
 
+from catalog import cache
 from sessions import admission, bundles, runtime, store
-from sessions.actions import offers
+from sessions.actions import offers, registration
+from sessions.actions.registration import Created
 from sessions.admission import RequestedLimits
 from sessions.spec import DEFAULT_APP_NAME, App, Limits, Port, SessionSpec
-from sessions.states import Delivery, Mode, PullPolicy
+from sessions.states import Delivery, Mode
 from telorunner.conf import Settings
 from telorunner.errors import (
     AgentRequiresWatch,
@@ -26,16 +24,11 @@ from telorunner.errors import (
     WatchDisabled,
 )
 from telorunner.values.dns import MAX_LABEL_LENGTH, is_dns_label
-
-logger = logging.getLogger(__name__)
+from telorunner.values.pullpolicy import PullPolicy
 
 # An app's container is called "app-<name>", which must be a DNS label.
 MAX_APP_NAME_LENGTH = MAX_LABEL_LENGTH - len("app-")
 RESERVED_APP_NAMES = frozenset({"workspace", "agent"})
-
-REGISTRY_VARIABLE = "TELO_REGISTRY_URL"
-# The pod has a folder of its own for the module cache.
-CACHE_VARIABLE = "TELO_CACHE_DIR"
 
 
 @dataclass(frozen=True)
@@ -60,25 +53,19 @@ class Wanted:
     agent: str = ""
 
 
-@dataclass(frozen=True)
-class Created:
-    """A session that was registered."""
-
-    session_id: str
-    created_at: datetime
-
-
-def create(wanted: Wanted, config: Settings) -> Created:
+def create(wanted: Wanted, config: Settings, *, accepted_terms: str = "") -> Created:
     """Register a session and wake the engines.
 
     Raises:
         Stopping: The process is going down.
+        TermsRequired: `accepted_terms` is not the version of the current terms.
         InvalidBundle, InvalidConfig, WatchDisabled, AgentRequiresWatch, InvalidAppName,
         ReservedAppName, DuplicateAppName, BundleTooLarge: What was asked for cannot be done.
         CapacityExceeded: There is no room.
         Unavailable: The database cannot be reached.
     """
     running = runtime.current()
+    terms_version = registration.require_terms(accepted_terms, cache.current_offer(config))
     bundle = bundles.check(wanted.files, _entries(wanted))
     image = offers.offered_image(wanted.image, config)
     _refuse_watch(wanted)
@@ -103,13 +90,9 @@ def create(wanted: Wanted, config: Settings) -> Created:
         files=[{"path": path, "size": len(data)} for path, data in sorted(bundle.files.items())],
         created_at=timezone.now(),
         token_sealed=_token_sealed(delivery),
+        terms_version=terms_version,
     )
-    admitted = store.write(admission.admit, new, max_sessions=config.max_sessions)
-    _forget(running, admitted.evicted_ids)
-    running.bus.wake(admitted.session_id)
-    registered = {"session": admitted.session_id, "action": "session_registered"}
-    logger.info("Session registered.", extra=registered)
-    return Created(admitted.session_id, new.created_at)
+    return registration.register(running, config, new)
 
 
 def _entries(wanted: Wanted) -> list[tuple[str, str]]:
@@ -152,11 +135,8 @@ def _apps(wanted: Wanted, bundle: bundles.Bundle) -> tuple[App, ...]:
 
 def _env(wanted: Wanted, config: Settings) -> dict[str, str]:
     """Return the session's env: the client's, and the module registry where one is known."""
-    env = {name: value for name, value in wanted.env.items() if name != CACHE_VARIABLE}
     registry_url = wanted.registry_url or config.telo_registry_url
-    if registry_url:
-        env.setdefault(REGISTRY_VARIABLE, registry_url)
-    return env
+    return registration.with_registry(registration.clients_env(wanted.env), registry_url)
 
 
 def _token_sealed(delivery: Delivery) -> bytes:
@@ -170,15 +150,3 @@ def _ceiling(config: Settings) -> Limits:
         ephemeral_storage_bytes=config.max_ephemeral_storage_bytes,
         ttl_seconds=config.max_ttl_seconds,
     )
-
-
-def _forget(running: runtime.Runtime, session_ids: Sequence[str]) -> None:
-    """Drop the logs of evicted sessions, without waiting: their rows are hidden already."""
-    for session_id in session_ids:
-        dropped = asyncio.run_coroutine_threadsafe(running.log.drop(session_id), running.loop)
-        dropped.add_done_callback(_report)
-
-
-def _report(dropped: "Future[None]") -> None:
-    if not dropped.cancelled() and (failure := dropped.exception()) is not None:
-        logger.warning("An evicted session's log could not be dropped.", exc_info=failure)

@@ -2,15 +2,11 @@
 
 from typing import Any
 
-from sessions.states import PullPolicy
+from catalog.cache import current_offer
+from catalog.offer import Offer
 from telorunner.conf import Settings
 from telorunner.errors import InvalidConfig
-from telorunner.values.image import parse_image
-
-
-def offered_images(config: Settings) -> list[str]:
-    """Return the images a session may run, the default first."""
-    return [config.image]
+from telorunner.values.pullpolicy import PullPolicy
 
 
 def offered_image(wanted: str, config: Settings) -> str:
@@ -18,29 +14,49 @@ def offered_image(wanted: str, config: Settings) -> str:
 
     Raises:
         InvalidConfig: None is that image; the message lists them.
+        Unavailable: The database cannot be reached.
     """
-    offered = offered_images(config)
-    try:
-        reference = parse_image(wanted)
-    except ValueError:
-        reference = None
-    for image in offered:
-        if parse_image(image) == reference:
-            return image
-    raise InvalidConfig(f"This image is not offered. Allowed: {', '.join(offered)}.")
+    offer = current_offer(config)
+    image = offer.image(wanted)
+    if image is None:
+        raise InvalidConfig(f"This image is not offered. Allowed: {', '.join(offer.images)}.")
+    return image
 
 
 def capabilities(config: Settings) -> dict[str, Any]:
-    """Return the body of GET /v1/capabilities, resolved anew at each call."""
-    return {
+    """Return the body of GET /v1/capabilities, resolved anew at each call.
+
+    Raises:
+        Unavailable: The database cannot be reached.
+    """
+    offer = current_offer(config)
+    body: dict[str, Any] = {
         "displayName": config.display_name,
         "description": config.description,
-        "config": {"schema": _config_schema(config)},
-        "features": {"io": ["tty", "streams"], "ports": False, "watch": False},
+        "config": {"schema": _config_schema(offer, config)},
+        # Nothing runs watch sessions yet.
+        "features": features(offer, is_watch_enabled=False),
     }
+    if offer.terms is not None:
+        body["terms"] = offer.terms.to_json()
+    if offer.apps:
+        body["apps"] = [app.to_json() for app in offer.apps.values()]
+    return body
 
 
-def _config_schema(config: Settings) -> dict[str, Any]:
+def features(offer: Offer, *, is_watch_enabled: bool) -> dict[str, Any]:
+    """Return what sessions can have here; agents are apps that serve watch sessions at a port."""
+    found: dict[str, Any] = {"io": ["tty", "streams"], "ports": False, "watch": is_watch_enabled}
+    agents = [app.name for app in offer.apps.values() if app.port is not None]
+    if is_watch_enabled and agents:
+        found["agents"] = agents
+    return found
+
+
+def _config_schema(offer: Offer, config: Settings) -> dict[str, Any]:
+    choice: dict[str, Any] = (
+        {"enum": list(offer.images)} if config.base_image_catalog_enabled else {"readOnly": True}
+    )
     return {
         "type": "object",
         "required": ["image", "pullPolicy"],
@@ -51,7 +67,7 @@ def _config_schema(config: Settings) -> dict[str, Any]:
                 "description": "The container image that runs the application.",
                 "minLength": 1,
                 "default": config.image,
-                "readOnly": True,
+                **choice,
             },
             "pullPolicy": {
                 "type": "string",

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,13 +11,16 @@ from sessions.actions import offers
 from sessions.models import Session
 from sessions.spec import SessionSpec
 from telorunner.conf import Settings
+from telorunner.database import access
 from telorunner.errors import ClusterError, InvalidConfig, NotFound
 from telorunner.kube import preflight
 
 logger = logging.getLogger(__name__)
 
-# Clients have their answer inside 3 s whatever the cluster does.
-PREFLIGHT_TIMEOUT_SECONDS = 2.5
+# Clients have their answer inside 3 s, whatever the cluster and the database do.
+PROBE_SECONDS = 2.5
+# Of them; one that needs longer has nothing left for the cluster.
+DATABASE_SECONDS = 1.5
 REMEDIATION = "Check that the Kubernetes API is up and that the runner can reach it."
 
 
@@ -70,15 +74,17 @@ def probe(image: str, config: Settings) -> dict[str, Any]:
 
     Raises:
         Stopping: The process is going down.
+        Unavailable: The database cannot be reached, or does not answer in time.
     """
+    until = time.monotonic() + PROBE_SECONDS
     try:
-        offers.offered_image(image, config)
+        access.read_within(DATABASE_SECONDS, offers.offered_image, image, config)
     except InvalidConfig as exc:
         return _needs_setup([("/config/image", exc.message)])
     running = runtime.current()
     asked = asyncio.run_coroutine_threadsafe(_preflight(running), running.loop)
     try:
-        issues = asked.result(PREFLIGHT_TIMEOUT_SECONDS)
+        issues = asked.result(until - time.monotonic())
     except TimeoutError:
         asked.cancel()
         return _unavailable("The Kubernetes API did not answer in time.")

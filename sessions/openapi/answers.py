@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from sessions.states import IoMode, Mode, Protocol, PullPolicy
+from sessions.states import IoMode, Mode, Protocol
 from sessions.store.rows import ID_ALPHABET, ID_LENGTH
+from telorunner.values.pullpolicy import PullPolicy
 
 Schema = dict[str, Any]
 
@@ -94,6 +95,30 @@ _SESSION = record(
     description="A session as it is now; `exitedAt` is there once its status is a final one.",
 )
 
+_TERMS = record(
+    {
+        "version": {
+            "type": "string",
+            "minLength": 1,
+            "description": "What the header `x-telo-accepted-terms` must be.",
+            "examples": ["2026-01"],
+        },
+        "title": {"type": "string"},
+        "body": {"type": "string", "description": "Markdown."},
+    },
+    description="The usage terms; a client shows them and sends their version with each create.",
+)
+
+_CATALOG_APP = record(
+    {
+        "name": {"type": "string", "minLength": 1, "examples": ["code-helper"]},
+        "title": {"type": "string", "minLength": 1},
+        "description": {"type": "string", "minLength": 1},
+    },
+    optional=("title", "description"),
+    description="An app of the operator's catalog, started by its name.",
+)
+
 _CAPABILITIES = record(
     {
         "displayName": {"type": "string"},
@@ -104,10 +129,26 @@ _CAPABILITIES = record(
                 "io": {"type": "array", "items": IO_MODE},
                 "ports": {"type": "boolean", "description": "Declared ports get public hosts."},
                 "watch": {"type": "boolean", "description": "Watch sessions may be created."},
-            }
+                "agents": {
+                    "type": "array",
+                    "minItems": 1,
+                    "items": {"type": "string"},
+                    "description": "Apps that can be the agent of a watch session.",
+                },
+            },
+            optional=("agents",),
         ),
+        "terms": reference("Terms"),
+        "apps": {
+            "type": "array",
+            "minItems": 1,
+            "items": reference("CatalogApp"),
+            "description": "In the operator's order.",
+        },
     },
-    description="What this runner offers; resolved anew at each request.",
+    optional=("terms", "apps"),
+    description="What this runner offers; resolved anew at each request. There may be no `terms`, "
+    "no `apps` and no `agents`: then the key is absent.",
 )
 
 _CONFIG_SCHEMA = record(
@@ -123,8 +164,20 @@ _CONFIG_SCHEMA = record(
                         "description": {"type": "string"},
                         "minLength": {"const": 1},
                         "default": {"type": "string", "minLength": 1},
-                        "readOnly": {"const": True},
-                    }
+                        "enum": {
+                            "type": "array",
+                            "minItems": 1,
+                            "uniqueItems": True,
+                            "items": {"type": "string", "minLength": 1},
+                            "description": "All images that are offered, the default first.",
+                        },
+                        "readOnly": {
+                            "const": True,
+                            "description": "Only the default is offered.",
+                        },
+                    },
+                    optional=("enum", "readOnly"),
+                    oneOf=[{"required": ["enum"]}, {"required": ["readOnly"]}],
                 ),
                 "pullPolicy": record(
                     {
@@ -181,6 +234,8 @@ def components() -> dict[str, Schema]:
         "SessionCreated": _SESSION_CREATED,
         "App": _APP,
         "Session": _SESSION,
+        "Terms": _TERMS,
+        "CatalogApp": _CATALOG_APP,
         "Capabilities": _CAPABILITIES,
         "ConfigSchema": _CONFIG_SCHEMA,
         "ProbeReady": _READY,

@@ -22,7 +22,10 @@ ALWAYS: ErrorClasses = (
     errors.Stopping,
 )
 BODY: ErrorClasses = (errors.InvalidJson, errors.UnsupportedMediaType)
+# Of both ways to create a session.
+START: ErrorClasses = (errors.TermsRequired, errors.CapacityExceeded)
 CREATE: ErrorClasses = (
+    *START,
     errors.InvalidBundle,
     errors.InvalidConfig,
     errors.WatchDisabled,
@@ -30,11 +33,11 @@ CREATE: ErrorClasses = (
     errors.InvalidAppName,
     errors.ReservedAppName,
     errors.DuplicateAppName,
-    errors.CapacityExceeded,
 )
+CREATE_APP: ErrorClasses = (*START, errors.UnknownApp)
 # What any address answers that is not described, and any method that is not.
 ELSEWHERE: ErrorClasses = (errors.NotFound, errors.MethodNotAllowed)
-_OTHERS: ErrorClasses = (errors.OriginNotAllowed, errors.StopFailed)
+_OTHERS: ErrorClasses = (errors.OriginNotAllowed, errors.StopFailed, errors.UnknownApp)
 
 ALL: ErrorClasses = (*ALWAYS, *BODY, *CREATE, *ELSEWHERE, *_OTHERS)
 
@@ -47,6 +50,7 @@ _EXTRA_KEYS: dict[type[RunnerError], dict[str, Schema]] = {
             "description": "What is wrong, and where; at most the first hundred.",
         }
     },
+    errors.TermsRequired: {"terms": {"$ref": "#/components/schemas/Terms"}},
 }
 
 _RETRY_AFTER = {

@@ -28,12 +28,23 @@ SESSION_PARAMETER: Schema = {
 }
 
 
+# What both ways to create a session take beside their bodies.
+_ACCEPTED_TERMS = OpenApiParameter(
+    "x-telo-accepted-terms",
+    {"type": "string"},
+    OpenApiParameter.HEADER,
+    description="The version of the terms that the user has accepted: exactly that of the "
+    "capabilities' `terms`. Where there are none it is ignored.",
+)
+
+
 @dataclass(frozen=True)
 class Operation:
     """What a view's method does, as a decorator of it.
 
     `status` is the answer's, `answer` what it means and `body` the component of its body; None: it
-    has none. `request` is the model of the request's body, `example` one that it takes.
+    has none. `request` is the model of the request's body, `example` one that it takes;
+    `parameters` are those beside the ones in the address.
     """
 
     name: str
@@ -46,6 +57,7 @@ class Operation:
     request: Any = None
     example: Schema | None = None
     refusals: errors.ErrorClasses = ()
+    parameters: tuple[OpenApiParameter, ...] = ()
 
     def __call__(self, method: Method) -> Method:
         """Describe the method to the generator."""
@@ -58,6 +70,7 @@ class Operation:
             tags=[self.tag],
             summary=self.summary,
             description=self.description,
+            parameters=[*self.parameters],
             request={JSON_TYPE: self.request} if self.request else None,
             responses={self.status: answer},
             examples=[example] if self.example else None,
@@ -120,6 +133,24 @@ of them live, the answer is `409 too_many_sessions`.
     answer="The session is registered.",
     body="SessionCreated",
     refusals=(*errors.BODY, *errors.CREATE),
+    parameters=(_ACCEPTED_TERMS,),
+)
+CREATE_APP_SESSION = Operation(
+    "createAppSession",
+    tag="sessions",
+    summary="Create a session of a catalog app",
+    description="""
+Starts an app of the operator's catalog by its name: its image, with its own entrypoint and the
+variables that the operator has set. The body may be left out. From then on it is a session like
+any other, with one app named `app` and a terminal.
+""".strip(),
+    request=requests.CreateAppSession,
+    example={"env": {"GREETING": "hello"}, "ports": [{"port": 8080, "protocol": "tcp"}]},
+    status=201,
+    answer="The session is registered.",
+    body="SessionCreated",
+    refusals=(*errors.BODY, *errors.CREATE_APP),
+    parameters=(_ACCEPTED_TERMS,),
 )
 GET_SESSION = Operation(
     "getSession",
@@ -149,6 +180,19 @@ gone. It can be repeated, and an id that names no session is answered in the sam
 def of_session(view: type[Any]) -> type[Any]:
     """Describe the id in a view's address."""
     parameter = OpenApiParameter("session_id", SESSION_ID, OpenApiParameter.PATH)
+    decorated: type[Any] = extend_schema(parameters=[parameter])(view)
+    return decorated
+
+
+def of_app(view: type[Any]) -> type[Any]:
+    """Describe the app's name in a view's address."""
+    name = {
+        "type": "string",
+        "minLength": 1,
+        "description": "An app's name, as the capabilities list it.",
+        "examples": ["code-helper"],
+    }
+    parameter = OpenApiParameter("name", name, OpenApiParameter.PATH)
     decorated: type[Any] = extend_schema(parameters=[parameter])(view)
     return decorated
 

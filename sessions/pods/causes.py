@@ -10,11 +10,11 @@ from sessions.pods.run import SESSION_CONTAINER
 NODE_LOST = f"the node that ran the session is lost; {wording.AGAIN}"
 
 
-def time_limit(seconds: int | None) -> str:
+def time_limit(pod: Pod, seconds: int | None) -> str:
     """Return the sentence about a session that reached its time limit."""
     limit = f" of {seconds} s" if seconds else ""
     sentence = f"the session reached its time limit{limit} (DeadlineExceeded)"
-    return wording.advised(sentence, wording.MORE_TIME)
+    return wording.advised(sentence, wording.advice(pod).more_time)
 
 
 def cause(pod: Pod) -> str:
@@ -28,13 +28,13 @@ def pod_cause(pod: Pod) -> str:
     reason, message = status.get("reason") or "", status.get("message") or ""
     if reason == "DeadlineExceeded":
         seconds = reading.section(pod, "spec").get("activeDeadlineSeconds")
-        return "" if _ended_before_limit(pod) else time_limit(seconds)
+        return "" if _ended_before_limit(pod) else time_limit(pod, seconds)
     if reason == "NodeLost":
         return NODE_LOST
     if reason or message:
         words = wording.told(pod, message)
         sentence = f"{reason}: {words}" if reason and words else reason or words
-        return wording.advised(sentence, wording.pod_advice(message))
+        return wording.advised(sentence, wording.pod_advice(pod, message))
     return disruption(pod)
 
 

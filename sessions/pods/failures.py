@@ -201,18 +201,21 @@ def _container_failure(pod: Pod, status: Container, kind: str) -> str:
 
 def _detail(pod: Pod, status: Container, ended: Container) -> str:
     name, message = status.get("name") or "", ended.get("message") or ""
+    advice = wording.advice(pod)
     if ended.get("reason") == "OOMKilled":
         return _memory_limit(pod, status)
     # NB: before the words of runtimes are looked for, which a container may imitate.
     if (ended.get("reason") or "Error") in _OWN_WORDS and message:
         words = reading.cut(message)
-        return wording.advised(words, wording.OTHER_IMAGE) if _IS_IMAGE.match(words) else words
-    if _lacks_shell(message):
+        # Only the fixed texts' words are about the image; an app's container starts with none.
+        is_ours = _IS_IMAGE.match(words) and not wording.is_app(pod)
+        return wording.advised(words, advice.other_image) if is_ours else words
+    if _lacks_shell(pod, message):
         return _no_shell(name)
     if missing := _NOT_FOUND.search(message):
-        return wording.advised(f"the image has no {missing[1]} command", wording.OTHER_IMAGE)
+        return wording.advised(f"the image has no {missing[1]} command", advice.other_image)
     if message:
-        return wording.advised(wording.told(pod, message), wording.IMAGE_OR_OPERATOR)
+        return wording.advised(wording.told(pod, message), advice.image_or_operator)
     if cause := causes.cause(pod):
         return cause
     # 137 alone is a kill, by whomever; only the reason OOMKilled is about memory.
@@ -222,9 +225,9 @@ def _detail(pod: Pod, status: Container, ended: Container) -> str:
 
 def _blocked(pod: Pod, name: str, reason: str, message: str) -> str:
     sentence = f'container "{name}" cannot start: {reason}'
-    if _lacks_shell(message):
+    if _lacks_shell(pod, message):
         return _joined(sentence, _no_shell(name))
-    advice = wording.wait_advice(name, reason, message)
+    advice = wording.wait_advice(pod, name, reason, message)
     return wording.advised(_joined(sentence, wording.told(pod, message)), advice)
 
 
@@ -236,11 +239,12 @@ def _memory_limit(pod: Pod, status: Container) -> str:
         if container.get("name") == status.get("name") and limit:
             sentence = f"the memory limit of {limit} was reached"
     is_asked_for = status.get("name") in (SESSION_CONTAINER, FETCH_CONTAINER)
-    return wording.advised(sentence, wording.MORE_MEMORY if is_asked_for else "")
+    return wording.advised(sentence, wording.advice(pod).more_memory if is_asked_for else "")
 
 
-def _lacks_shell(message: str) -> bool:
-    return _SH_NOT_FOUND.search(message) is not None
+def _lacks_shell(pod: Pod, message: str) -> bool:
+    """Tell whether a fixed text had no shell to run it; an app's container starts with none."""
+    return not wording.is_app(pod) and _SH_NOT_FOUND.search(message) is not None
 
 
 def _no_shell(container: str) -> str:

@@ -1,6 +1,7 @@
-"""What every pod of the runner has in common, and the hardened container's security context; pure.
+"""What every pod of the runner has in common, and the containers' security contexts; pure.
 
-A namespace that enforces the *restricted* Pod Security Standard admits what is built from these.
+A namespace that enforces the *restricted* Pod Security Standard admits what is built from these,
+but for an image that an operator lets run as root.
 
 Source: https://kubernetes.io/docs/concepts/security/pod-security-standards/#restricted
 """
@@ -60,6 +61,24 @@ def hardened_container_context() -> dict[str, Any]:
         "allowPrivilegeEscalation": False,
         "capabilities": {"drop": ["ALL"]},
         "seccompProfile": dict(SECCOMP),
+    }
+
+
+def operator_pod_context(*, allow_root: bool) -> dict[str, Any]:
+    """Return the securityContext of a pod whose image is an operator's: its own user applies.
+
+    Without a `runAsUser` the kubelet looks at the image's user, which must not be root.
+    """
+    own: dict[str, Any] = {} if allow_root else {"runAsNonRoot": True}
+    return {**own, "seccompProfile": dict(SECCOMP)}
+
+
+def operator_container_context(*, allow_root: bool) -> dict[str, Any]:
+    """Return the securityContext of an operator's image: its own user and filesystem apply."""
+    return {
+        **operator_pod_context(allow_root=allow_root),
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
     }
 
 

@@ -47,4 +47,4 @@ def _scheduling(pod: Pod) -> str:
         return SCHEDULING
     message = scheduled.get("message") or "the scheduler finds no node for the pod"
     sentence = f"{scheduled['reason']}: {wording.told(pod, message)}"
-    return wording.advised(sentence, wording.scheduling_advice(message))
+    return wording.advised(sentence, wording.scheduling_advice(pod, message))

@@ -8,14 +8,16 @@ variables, never as text.
 
 import base64
 import re
+from collections.abc import Mapping
 from typing import Any
 
 from sessions.pods import hardening
 from sessions.pods.fetch import FETCH_CONTAINER, FETCH_SCRIPT, URL_VARIABLE
 from sessions.pods.script import START_SCRIPT, TERMINATION_LOG
-from sessions.spec import RunPodSpec
-from sessions.states import Delivery, IoMode, PullPolicy
+from sessions.spec import App, RunPodSpec
+from sessions.states import Delivery, IoMode
 from telorunner.kube.objects import session_labels
+from telorunner.values.pullpolicy import PullPolicy
 
 SESSION_CONTAINER = "session"
 INSPECT_PORT = 9230
@@ -27,7 +29,7 @@ WORK_DIR = "/work"
 HOME_DIR = "/home/telo"
 CACHE_DIR = "/telo-cache"
 
-_PULL_POLICIES = {
+PULL_POLICIES = {
     PullPolicy.ALWAYS: "Always",
     PullPolicy.NEVER: "Never",
     PullPolicy.MISSING: "IfNotPresent",
@@ -46,6 +48,17 @@ def object_name(session_id: str) -> str:
 def literal(text: str) -> str:
     """Return the text that the kubelet turns into `text` when it expands variables in it."""
     return _EXPANDED.sub("$$", text)
+
+
+def variables(env: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Return a container's `env`: each value reaches the process as it is."""
+    return [{"name": name, "value": literal(value)} for name, value in env.items()]
+
+
+def declared_ports(app: App) -> dict[str, Any]:
+    """Return the part of a container that declares an app's ports; empty: it has none."""
+    ports = [{"containerPort": port.port, "protocol": port.protocol.upper()} for port in app.ports]
+    return {"ports": ports} if ports else {}
 
 
 def build_bundle_config_map(
@@ -112,7 +125,7 @@ def _fetch_container(spec: RunPodSpec) -> dict[str, Any]:
     return {
         "name": FETCH_CONTAINER,
         "image": spec.init_image,
-        "imagePullPolicy": _PULL_POLICIES[PullPolicy.MISSING],
+        "imagePullPolicy": PULL_POLICIES[PullPolicy.MISSING],
         "command": ["sh", "-c", literal(FETCH_SCRIPT)],
         "args": [literal(argument) for argument in arguments],
         "env": [{"name": URL_VARIABLE, "value": literal(spec.bundle_url)}],
@@ -139,23 +152,18 @@ def _session_container(spec: RunPodSpec) -> dict[str, Any]:
     container: dict[str, Any] = {
         "name": SESSION_CONTAINER,
         "image": session.image,
-        "imagePullPolicy": _PULL_POLICIES[session.pull_policy],
+        "imagePullPolicy": PULL_POLICIES[session.pull_policy],
         **command,
         "workingDir": WORK_DIR,
-        "env": [
-            {"name": name, "value": literal(value)} for name, value in _environment(spec).items()
-        ],
+        "env": variables(_environment(spec)),
         "stdin": True,
         "stdinOnce": False,
         "tty": app.io is IoMode.TTY,
         "resources": hardening.resources(session.limits),
         "securityContext": hardening.hardened_container_context(),
         "volumeMounts": mounts,
+        **declared_ports(app),
     }
-    if app.ports:
-        container["ports"] = [
-            {"containerPort": port.port, "protocol": port.protocol.upper()} for port in app.ports
-        ]
     return container
 
 

@@ -2,42 +2,109 @@
 
 Their sentences help whoever picks an image or a limit, but they may hold what is the operator's own
 business: addresses and URLs (with whatever is in their queries), paths of a node, names of nodes
-and namespaces, how full a node is. That is taken out; the log of the cluster has it all.
+and namespaces, how full a node is, the image of a catalog app. That is taken out; the log of the
+cluster has it all.
 """
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sessions.pods import reading
+from sessions.pods.app import APP_LABEL
 from sessions.pods.fetch import FETCH_CONTAINER
 from sessions.pods.reading import Pod
 from sessions.pods.run import SESSION_CONTAINER
+from telorunner.values.image import DEFAULT_REGISTRY, parse_image
 
 AGAIN = "start the session again"
-MORE_MEMORY = "ask for more memory (limits.memory)"
-MORE_STORAGE = "write less, or ask for more ephemeral storage (limits.ephemeralStorage)"
-MORE_TIME = "ask for more time (limits.ttlSeconds)"
-OTHER_IMAGE = "choose another image"
-IMAGE_OR_OPERATOR = f"{OTHER_IMAGE}, or ask the cluster operator"
 
-_LESS = "ask for less (limits), or the cluster operator must add capacity"
 _NODES = "the cluster operator must check the cluster's nodes"
-_ROOT = "choose an image that names a user by number, other than 0 (root)"
-_PULL = (
-    "check the image's name and tag; a private registry needs the operator's pull secret "
-    "(RUNNER_IMAGE_PULL_SECRET)"
-)
 _REFERENCES = "the cluster operator must check what the pod refers to"
 _INIT_IMAGE = "the cluster operator must check RUNNER_INIT_IMAGE"
 _INJECTED = "the cluster operator must check the container that is added to the pod"
 
-_WAITS = {
-    "ErrImageNeverPull": "choose pullPolicy missing or always, or an image that the node has",
-    "InvalidImageName": "check the image's name",
-    "ErrImagePull": _PULL,
-    "ImagePullBackOff": _PULL,
-    "RegistryUnavailable": _PULL,
-    "ImageInspectError": OTHER_IMAGE,
-}
+_PULL_REASONS = ("ErrImagePull", "ImagePullBackOff", "RegistryUnavailable")
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What to do about each trouble, as far as it depends on who chose the image and the limits.
+
+    `waits` has more of it by the reasons of containers that wait.
+    """
+
+    more_memory: str
+    more_storage: str
+    more_time: str
+    less: str
+    other_image: str
+    image_or_operator: str
+    user: str
+    waits: Mapping[str, str]
+
+
+# The client chose both.
+_RUN = Advice(
+    more_memory="ask for more memory (limits.memory)",
+    more_storage="write less, or ask for more ephemeral storage (limits.ephemeralStorage)",
+    more_time="ask for more time (limits.ttlSeconds)",
+    less="ask for less (limits), or the cluster operator must add capacity",
+    other_image="choose another image",
+    image_or_operator="choose another image, or ask the cluster operator",
+    user="choose an image that names a user by number, other than 0 (root)",
+    waits={
+        "ErrImageNeverPull": "choose pullPolicy missing or always, or an image that the node has",
+        "InvalidImageName": "check the image's name",
+        **dict.fromkeys(
+            _PULL_REASONS,
+            "check the image's name and tag; a private registry needs the operator's pull secret "
+            "(RUNNER_IMAGE_PULL_SECRET)",
+        ),
+        "ImageInspectError": "choose another image",
+    },
+)
+_APPS_IMAGE = "the cluster operator must check the app's image"
+# The operator did.
+_APP = Advice(
+    more_memory="the cluster operator may allow apps more memory (RUNNER_APP_MAX_MEMORY)",
+    more_storage=(
+        "write less, or the cluster operator may allow apps more ephemeral storage "
+        "(RUNNER_APP_MAX_EPHEMERAL_STORAGE)"
+    ),
+    more_time="the cluster operator may allow apps more time (RUNNER_APP_MAX_TTL_SECONDS)",
+    less="the cluster operator must add capacity, or allow apps less (RUNNER_APP_MAX_*)",
+    other_image=_APPS_IMAGE,
+    image_or_operator=_APPS_IMAGE,
+    user=(
+        "the cluster operator must give the app an image that names a user by number, other than "
+        "0 (root), or set its allow_root"
+    ),
+    waits={
+        "ErrImageNeverPull": (
+            "the cluster operator must set the app's pull policy to missing or always, or give it "
+            "an image that the node has"
+        ),
+        "InvalidImageName": _APPS_IMAGE,
+        **dict.fromkeys(
+            _PULL_REASONS,
+            f"{_APPS_IMAGE} and tag; a private registry needs the pull secret "
+            "(RUNNER_IMAGE_PULL_SECRET)",
+        ),
+        "ImageInspectError": _APPS_IMAGE,
+    },
+)
+
+
+def is_app(pod: Pod) -> bool:
+    """Tell whether it is the pod of a catalog app, whose image and limits the operator chose."""
+    return APP_LABEL in reading.section(pod, "metadata", "labels")
+
+
+def advice(pod: Pod) -> Advice:
+    """Return what to do about the troubles of a pod."""
+    return _APP if is_app(pod) else _RUN
+
 
 _HIDDEN = "…"
 # What is looked at of a foreign sentence: far more than a client sees in the end, and no more than
@@ -79,31 +146,32 @@ def told(pod: Pod, text: str) -> str:
     return reading.cut(text)
 
 
-def advised(sentence: str, advice: str) -> str:
+def advised(sentence: str, what_to_do: str) -> str:
     """Return a sentence with what to do about it."""
-    return f"{sentence.rstrip('. ')}; {advice}" if advice else sentence
+    return f"{sentence.rstrip('. ')}; {what_to_do}" if what_to_do else sentence
 
 
-def wait_advice(container: str, reason: str, message: str) -> str:
+def wait_advice(pod: Pod, container: str, reason: str, message: str) -> str:
     """Return what to do about a container that waits."""
     if "run as root" in message or "non-root" in message:
-        return _ROOT
+        return advice(pod).user
     if container == FETCH_CONTAINER:
         return _INIT_IMAGE
     if container != SESSION_CONTAINER:
         return _INJECTED
-    return _WAITS.get(reason, _REFERENCES)
+    return advice(pod).waits.get(reason, _REFERENCES)
 
 
-def scheduling_advice(message: str) -> str:
+def scheduling_advice(pod: Pod, message: str) -> str:
     """Return what to do about a pod that no node takes."""
-    return _LESS if "Insufficient" in message or "Too many pods" in message else _NODES
+    is_full = "Insufficient" in message or "Too many pods" in message
+    return advice(pod).less if is_full else _NODES
 
 
-def pod_advice(message: str) -> str:
+def pod_advice(pod: Pod, message: str) -> str:
     """Return what to do about a pod that was ended as a whole."""
     is_storage = "ephemeral" in message or "EmptyDir" in message
-    return MORE_STORAGE if is_storage else AGAIN
+    return advice(pod).more_storage if is_storage else AGAIN
 
 
 def _own_names(pod: Pod) -> list[tuple[re.Pattern[str], str]]:
@@ -117,4 +185,23 @@ def _own_names(pod: Pod) -> list[tuple[re.Pattern[str], str]]:
         ]
     if node:
         names.append((re.compile(rf"(?<![\w.-]){node}(?![\w-])"), _HIDDEN))
+    if is_app(pod):
+        names += [(re.compile(re.escape(name)), _HIDDEN) for name in _image_names(pod)]
     return names
+
+
+def _image_names(pod: Pod) -> list[str]:
+    """Return what names the image of an app, which clients are never told: the longest first."""
+    names = set[str]()
+    for container in reading.section(pod, "spec").get("containers") or []:
+        image = container.get("image") or ""
+        names.add(image)
+        try:
+            parsed = parse_image(image)
+        except ValueError:
+            continue
+        path = f"{parsed.registry}/{parsed.repository}"
+        names |= {f"{path}:{parsed.tag}", f"{path}@{parsed.digest}", path}
+        if parsed.registry != DEFAULT_REGISTRY:
+            names.add(parsed.registry)
+    return sorted(names - {""}, key=len, reverse=True)

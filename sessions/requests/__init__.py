@@ -4,7 +4,14 @@ A body that passes has the right types, known keys, environment variables that `
 quantities that parse. Whether what it asks for is offered is decided by `sessions.actions`.
 """
 
-from sessions.requests.bodies import CreateSession, Probe
-from sessions.requests.parsing import parse_create, parse_probe
+from sessions.requests.bodies import CreateAppSession, CreateSession, Probe
+from sessions.requests.parsing import parse_create, parse_create_app, parse_probe
 
-__all__ = ["CreateSession", "Probe", "parse_create", "parse_probe"]
+__all__ = [
+    "CreateAppSession",
+    "CreateSession",
+    "Probe",
+    "parse_create",
+    "parse_create_app",
+    "parse_probe",
+]

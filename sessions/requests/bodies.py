@@ -22,6 +22,7 @@ from pydantic_core import PydanticOmit
 
 from sessions import bundles, spec
 from sessions.actions.create import Wanted
+from sessions.actions.create_app import WantedApp
 from sessions.admission import RequestedLimits
 from sessions.requests.values import (
     BytesQuantity,
@@ -33,7 +34,8 @@ from sessions.requests.values import (
     at_most,
     refused,
 )
-from sessions.states import IoMode, Protocol, PullPolicy
+from sessions.states import IoMode, Protocol
+from telorunner.values.pullpolicy import PullPolicy
 from telorunner.values.quantity import parse_bytes, parse_cpu_millis
 
 # All are far above what editors send; they keep the work for one request small.
@@ -254,6 +256,22 @@ class CreateSession(_Body):
             is_watch=self.mode == "watch",
             agent=self.agent,
         )
+
+
+class CreateAppSession(_Body):
+    """The body of POST /v1/apps/{name}/sessions; it may be left out."""
+
+    env: Annotated[Environment, Field(repr=False)] = {}
+    """Variables of the application, as in a session of a bundle. Those that the operator has set
+    are not changed by it."""
+    ports: Ports = []
+    """The ports it listens on."""
+    inspect: bool = False
+    """Relay debug frames as `debug` events, where the application serves them."""
+
+    def wanted(self) -> WantedApp:
+        """Return what the body asks for, in the actions' words."""
+        return WantedApp(env=self.env, ports=_ports(self.ports), is_inspected=self.inspect)
 
 
 def _ports(ports: list[Port]) -> tuple[spec.Port, ...]:

@@ -3,29 +3,20 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-import orjson
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from sessions.actions.create import Wanted
-from sessions.pods.run import literal
-from sessions.requests.bodies import CreateSession, Patience, Port, Probe
+from sessions.actions.create_app import WantedApp
+from sessions.pods.size import fits_into_a_pod
+from sessions.requests.bodies import CreateAppSession, CreateSession, Patience, Port, Probe
 from sessions.requests.values import REFUSED
 from telorunner.errors import InvalidRequest
+from telorunner.values.env import MAX_TOTAL_BYTES, size_bytes, size_problem
 
 MAX_ISSUES = 100
 # A key that the client made up is told back to it, but not a page of it.
 MAX_SEGMENT_LENGTH = 256
-
-# MAX_ARG_STRLEN of Linux, 128 KiB, counts the "=" and the NUL behind them too.
-MAX_VARIABLE_BYTES = 131_072 - 2
-MAX_ENV_BYTES = 1_048_576
-# The API server keeps objects of 1.5 MiB and reads bodies of 3 MiB. NB: each attempt with a pod
-# that is larger counts against the namespace's quota, though there is no pod.
-MAX_STORED_ENV_BYTES = 1_310_720
-MAX_SENT_ENV_BYTES = 2_621_440
-# What a variable costs besides its name, once more, and its value: who set it (managedFields).
-VARIABLE_OVERHEAD_BYTES = 80
 
 # By pydantic's error types; what it would say itself is in the words of Python's types.
 _MESSAGES = {
@@ -61,6 +52,19 @@ def parse_create(body: Any) -> Wanted:
     issues += _port_issues(request.ports, "/ports")
     for index, app in enumerate(request.apps):
         issues += _port_issues(app.ports, f"/apps/{index}/ports")
+    if issues:
+        raise InvalidRequest(issues=issues[:MAX_ISSUES])
+    return request.wanted()
+
+
+def parse_create_app(body: Any) -> WantedApp:
+    """Return what the body of POST /v1/apps/{name}/sessions asks for.
+
+    Raises:
+        InvalidRequest: The body has the wrong shape; `issues` names each value.
+    """
+    request = _validated(CreateAppSession, body)
+    issues = [*_env_issues(request.env), *_port_issues(request.ports, "/ports")]
     if issues:
         raise InvalidRequest(issues=issues[:MAX_ISSUES])
     return request.wanted()
@@ -117,29 +121,16 @@ def _env_issues(env: Mapping[str, str]) -> Iterator[Issue]:
     """Yield what is too large for `exec`; names only, never values."""
     total_bytes = 0
     for name, value in env.items():
-        size_bytes = len(name.encode()) + len(value.encode())
-        total_bytes += size_bytes
-        if size_bytes > MAX_VARIABLE_BYTES:
-            message = f"{name}: name and value together must be under 128 KiB"
-            yield {"path": f"/env/{_escaped(name)}", "message": message}
-    if total_bytes > MAX_ENV_BYTES:
+        total_bytes += size_bytes(name, value)
+        if problem := size_problem(name, value):
+            yield {"path": f"/env/{_escaped(name)}", "message": f"{name}: {problem}"}
+    if total_bytes > MAX_TOTAL_BYTES:
         largest = max(env, key=lambda name: len(env[name]))
         message = f"all of it must be at most 1 MiB; {largest} is the largest"
         yield {"path": "/env", "message": message}
-    elif not _fits_into_a_pod(env):
+    elif not fits_into_a_pod(env):
         message = "too large for a pod: many variables, or many $ or control characters"
         yield {"path": "/env", "message": message}
-
-
-def _fits_into_a_pod(env: Mapping[str, str]) -> bool:
-    """Tell whether the Kubernetes API takes a pod with these variables."""
-    stored_bytes = sent_bytes = 0
-    for name, value in env.items():
-        written = literal(value)
-        overhead_bytes = 2 * len(name) + VARIABLE_OVERHEAD_BYTES
-        stored_bytes += overhead_bytes + len(written.encode())
-        sent_bytes += overhead_bytes + len(orjson.dumps(written))
-    return stored_bytes <= MAX_STORED_ENV_BYTES and sent_bytes <= MAX_SENT_ENV_BYTES
 
 
 def _app_count_issues(request: CreateSession) -> Iterator[Issue]:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from telorunner.values import env
 from telorunner.values.quantity import (
     MAX_QUANTITY_LENGTH,
     QUANTITY,
@@ -22,8 +23,6 @@ REFUSED = "refused"
 
 # Far above what any application reads; it keeps the work for one request small.
 MAX_VARIABLES = 10_000
-MAX_ENV_NAME_LENGTH = 256
-_ENV_NAME = re.compile(r"[-._a-zA-Z][-._a-zA-Z0-9]*", re.ASCII)
 
 
 def refused(problem: str) -> PydanticCustomError:
@@ -47,21 +46,15 @@ def _without_nul(value: str) -> str:
     return value
 
 
-def _env_name(name: str) -> str:
-    """Refuse what the cluster would refuse later."""
-    if len(name) > MAX_ENV_NAME_LENGTH:
-        problem = f"the name has more than {MAX_ENV_NAME_LENGTH} characters"
-    elif _ENV_NAME.fullmatch(name) is None:
-        problem = "the name must match [-._a-zA-Z][-._a-zA-Z0-9]*"
-    else:
-        return name
-    raise refused(problem)
+def _free_of(problem_of: Callable[[str], str]) -> Callable[[str], str]:
+    """Refuse a text that has a problem."""
 
+    def checked(value: str) -> str:
+        if problem := problem_of(value):
+            raise refused(problem)
+        return value
 
-def _env_value(value: str) -> str:
-    if "\0" in value:
-        raise refused("the value holds a NUL")
-    return value
+    return checked
 
 
 def at_most(count: int) -> BeforeValidator:
@@ -95,15 +88,15 @@ Text = Annotated[str, AfterValidator(_whole_text)]
 PlainText = Annotated[Text, AfterValidator(_without_nul)]
 Environment = Annotated[
     dict[
-        Annotated[Text, AfterValidator(_env_name)],
-        Annotated[Text, AfterValidator(_env_value)],
+        Annotated[Text, AfterValidator(_free_of(env.name_problem))],
+        Annotated[Text, AfterValidator(_free_of(env.value_problem))],
     ],
     at_most(MAX_VARIABLES),
     WithJsonSchema(
         {
             "type": "object",
             "maxProperties": MAX_VARIABLES,
-            "propertyNames": {"pattern": _public(_ENV_NAME), "maxLength": MAX_ENV_NAME_LENGTH},
+            "propertyNames": {"pattern": _public(env.NAME), "maxLength": env.MAX_NAME_LENGTH},
             "additionalProperties": {"type": "string"},
         }
     ),

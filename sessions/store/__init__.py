@@ -13,7 +13,6 @@ from sessions.store.bundles import (
     redeem,
     release_fetch,
 )
-from sessions.store.database import aread, awrite, close, read, write
 from sessions.store.engines import (
     LEASE_SECONDS,
     RENEW_SECONDS,
@@ -38,8 +37,9 @@ from sessions.store.owned import (
     transition,
 )
 from sessions.store.registration import NewSession, insert, is_taken
-from sessions.store.retention import Unlogged, evict_ended, purge_history, unlogged
+from sessions.store.retention import Unlogged, evict_ended, evicted_since, purge_history, unlogged
 from sessions.store.rows import is_session_id, status_of
+from telorunner.database.access import aread, awrite, read, write
 
 __all__ = [
     "LEASE_SECONDS",
@@ -52,10 +52,10 @@ __all__ = [
     "check_writable",
     "claim",
     "claim_fetch",
-    "close",
     "complete_fetch",
     "drop_unfetched",
     "evict_ended",
+    "evicted_since",
     "fail",
     "insert",
     "is_session_id",

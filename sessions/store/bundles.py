@@ -17,9 +17,9 @@ from django.utils import timezone
 
 from sessions.models import Bundle
 from sessions.states import LIVE
-from sessions.store.database import aread, awrite
 from sessions.store.environment import open_token
 from telorunner import aio, secretbox
+from telorunner.database.access import aread, awrite
 from telorunner.errors import NotFound
 
 # The contract's: a bundle that nobody has fetched by then is dropped.

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from sessions.models import Engine, Session
 from sessions.states import LIVE
-from sessions.store.database import awrite
+from telorunner.database.access import awrite
 from telorunner.errors import StaleFence
 
 # Three renewals fit into a lease, so that one or two slow ones lose nothing.
@@ -55,6 +55,9 @@ async def retire_engine(engine_id: str) -> None:
 
 
 def _retire_engine(engine_id: str) -> None:
+    # NB: locked first. A claim of this engine that is still under way in a thread is waited for
+    # here, or fails: it would leave a session that names an engine without a row.
+    Engine.objects.select_for_update().filter(id=engine_id).first()
     Session.objects.filter(engine=engine_id).update(engine=None)
     Engine.objects.filter(id=engine_id).delete()
 

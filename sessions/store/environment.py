@@ -3,20 +3,15 @@
 from collections.abc import Mapping
 
 import orjson
-from django.conf import settings
 
-from telorunner import secretbox
-
-
-def _keys() -> list[str]:
-    return [settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS]
+from telorunner.sealing import seal, unseal
 
 
 def seal_env(env: Mapping[str, str]) -> bytes:
     """Return env as the row keeps it; empty stays empty."""
     if not env:
         return b""
-    return secretbox.seal(orjson.dumps(dict(env)), _keys())
+    return seal(orjson.dumps(dict(env)))
 
 
 def open_env(sealed: bytes) -> dict[str, str]:
@@ -27,13 +22,13 @@ def open_env(sealed: bytes) -> dict[str, str]:
     """
     if not sealed:
         return {}
-    opened: dict[str, str] = orjson.loads(secretbox.open(sealed, _keys()))
+    opened: dict[str, str] = orjson.loads(unseal(sealed))
     return opened
 
 
 def seal_token(token: str) -> bytes:
     """Return a bundle's token as the row keeps it."""
-    return secretbox.seal(token.encode(), _keys())
+    return seal(token.encode())
 
 
 def open_token(sealed: bytes) -> str:
@@ -42,4 +37,4 @@ def open_token(sealed: bytes) -> str:
     Raises:
         secretbox.CannotOpen: None of the keys opens it.
     """
-    return secretbox.open(sealed, _keys()).decode()
+    return unseal(sealed).decode()

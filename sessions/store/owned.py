@@ -17,10 +17,10 @@ from sessions.models import Bundle, Session
 from sessions.spec import STOPPED, SessionSpec, Status, failed
 from sessions.states import LIVE, Phase, StatusKind, allowed_before
 from sessions.store.bundles import drop
-from sessions.store.database import aread, awrite
 from sessions.store.environment import open_env
 from sessions.store.rows import status_of, storable
 from telorunner import secretbox
+from telorunner.database.access import aread, awrite
 
 # SQLite takes 999 values in a statement at least, PostgreSQL 65,535.
 IDS_AT_ONCE = 500

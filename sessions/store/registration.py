@@ -7,6 +7,7 @@ from typing import Any
 
 from sessions.models import Bundle, Session
 from sessions.spec import SessionSpec
+from sessions.states import Delivery
 
 
 @dataclass(frozen=True)
@@ -14,14 +15,18 @@ class NewSession:
     """What is written down: the spec, the sealed env, and the archive with its list of files.
 
     `files` is `[{"path", "size"}]`, for staff. `token_sealed` is empty unless it is to be fetched.
+    A session of a catalog app has neither archive nor files. `terms_version` is what its client
+    accepted; empty: there was nothing to accept.
     """
 
     spec: SessionSpec
     env_sealed: bytes = field(repr=False)
-    archive: bytes = field(repr=False)
-    files: Sequence[Mapping[str, Any]] = field(repr=False)
     created_at: datetime
+    archive: bytes = field(default=b"", repr=False)
+    files: Sequence[Mapping[str, Any]] = field(default=(), repr=False)
     token_sealed: bytes = field(default=b"", repr=False)
+    catalog_app_id: int | None = None
+    terms_version: str = ""
 
 
 def is_taken(session_id: str) -> bool:
@@ -38,7 +43,12 @@ def insert(new: NewSession) -> None:
         spec=new.spec.to_json(),
         env_sealed=new.env_sealed,
         created_at=new.created_at,
+        catalog_app_id=new.catalog_app_id,
+        app_name=new.spec.app_name,
+        terms_version=new.terms_version,
     )
+    if new.spec.delivery is Delivery.NONE:
+        return
     Bundle.objects.create(
         session=session,
         archive=new.archive,

@@ -8,8 +8,8 @@ from django.utils import timezone
 from sessions.models import Bundle, Session
 from sessions.spec import Status
 from sessions.states import TERMINAL
-from sessions.store.database import aread, awrite
 from sessions.store.rows import status_of
+from telorunner.database.access import aread, awrite
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,15 @@ async def evict_ended(before: datetime) -> list[str]:
 def _evict_ended(before: datetime) -> list[str]:
     rows = Session.retained.filter(status__in=TERMINAL, ended_at__lt=before)
     return evict(list(rows.order_by("ended_at").values_list("id", flat=True)))
+
+
+async def evicted_since(moment: datetime) -> list[str]:
+    """Return the sessions that were hidden from clients since a time, by whatever process."""
+    return await aread(_evicted_since, moment)
+
+
+def _evicted_since(moment: datetime) -> list[str]:
+    return list(Session.objects.filter(evicted_at__gte=moment).values_list("id", flat=True))
 
 
 def evict(session_ids: list[str]) -> list[str]:

@@ -108,7 +108,7 @@ class Watch:
         if self._is_over(self._lost_at()):
             return failed(causes.NODE_LOST)
         if self._is_over(self._overtime_deadline):
-            return failed(causes.time_limit(self.session.row.spec.limits.ttl_seconds))
+            return failed(causes.time_limit(pod, self.session.row.spec.limits.ttl_seconds))
         if self.session.status is StatusKind.STARTING and not self._is_proved(pod):
             return self._start_verdict(pod)
         return None

@@ -1,4 +1,4 @@
-"""From a row to a pod: the ConfigMap with the bundle, the pod, or the pod that is there already.
+"""From a row to a pod: a ConfigMap with the bundle, the pod, or the pod that is there already.
 
 Every step can be repeated: what an attempt without an answer may have made is looked for and
 taken. Nothing of anybody else's is ever changed. No tasks are owned here.
@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from sessions import bundles, store
 from sessions.pods import failures, progress, reading
+from sessions.pods.app import build_app_pod
 from sessions.pods.run import build_bundle_config_map, build_run_pod, object_name
 from sessions.spec import RunPodSpec
 from sessions.states import Delivery, StatusKind
@@ -194,18 +195,18 @@ async def _create_pod(session: Session) -> Object:
         if pod := await _find(session):
             return pod
         raise
-    manifest = build_run_pod(
-        RunPodSpec(
-            session=session.row.spec,
-            namespace=cluster.namespace,
-            managed_by=cluster.managed_by,
-            env=session.row.env,
-            init_image=config.init_image,
-            bundle_url=bundle_url,
-            image_pull_secret=config.image_pull_secret,
-            runtime_class=config.runtime_class,
-        )
+    spec = RunPodSpec(
+        session=session.row.spec,
+        namespace=cluster.namespace,
+        managed_by=cluster.managed_by,
+        env=session.row.env,
+        init_image=config.init_image,
+        bundle_url=bundle_url,
+        image_pull_secret=config.image_pull_secret,
+        runtime_class=config.runtime_class,
     )
+    is_app = spec.session.delivery is Delivery.NONE
+    manifest = build_app_pod(spec) if is_app else build_run_pod(spec)
     try:
         return await objects.create(cluster, "pods", manifest)
     except AlreadyExists:

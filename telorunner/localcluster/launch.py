@@ -71,6 +71,23 @@ async def ensure_cluster(data_dir: Path) -> AsyncIterator[Launched]:
                 os.close(owned)
 
 
+async def find_cluster(data_dir: Path) -> Path:
+    """Wait for the local cluster that another process runs; return its kubeconfig.
+
+    Raises:
+        ConfigError: The state folder cannot be made.
+        ClusterUnavailable: There is none in time.
+    """
+    folder = statefolder.prepare(data_dir)
+    try:
+        await _until_ready(data_dir, None)
+    except ClusterUnavailable as exc:
+        raise ClusterUnavailable(
+            f"No local cluster runs for {data_dir}, and a process without an engine starts none."
+        ) from exc
+    return folder / statefolder.KUBECONFIG
+
+
 async def _start(data_dir: Path, folder: Path) -> asyncio.subprocess.Process:
     log = os.open(folder / LOG_FILE, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -1,7 +1,12 @@
-"""`manage.py serve`: the whole runner in one process, until SIGTERM or SIGINT."""
+"""`manage.py serve`: the whole runner in one process, until SIGTERM or SIGINT.
+
+With `--no-engine` a process for the admin, capabilities and probes beside others on one PostgreSQL.
+"""
 
 import asyncio
+from argparse import ArgumentParser
 from contextlib import nullcontext
+from dataclasses import dataclass
 from typing import Any
 
 from django.conf import settings
@@ -9,14 +14,25 @@ from django.core.management import call_command
 from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
-from telorunner import __version__, aio, databases, datadir, signals
+from catalog import seeding
+from telorunner import __version__, aio, datadir, signals
 from telorunner.asgi import application
 from telorunner.conf import ClusterKind, Settings
-from telorunner.errors import ConfigError, RunnerError
+from telorunner.database import settings as database_settings
+from telorunner.database.exclusive import prepared_by_one
+from telorunner.errors import ConfigError, RunnerError, Unavailable
 from telorunner.lifespan import running
 from telorunner.server import Address, Limits, Server, open_server, server_loop
 
 MAX_CAUSE_LENGTH = 256
+
+
+@dataclass(frozen=True)
+class _Role:
+    """What this process is among those that share its database."""
+
+    has_engine: bool
+    is_alone: bool
 
 
 class Command(BaseCommand):
@@ -26,20 +42,34 @@ class Command(BaseCommand):
     requires_migrations_checks = False
     _server: Server | None = None
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """Migrate the database, serve, and return when told to stop."""
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Take `--no-engine`."""
+        parser.add_argument(
+            "--no-engine",
+            action="store_false",
+            dest="has_engine",
+            help="Run no sessions here: others do, which share this one's PostgreSQL database.",
+        )
+
+    def handle(self, *args: Any, has_engine: bool, **options: Any) -> None:
+        """Prepare the database, serve, and return when told to stop."""
         config: Settings = settings.RUNNER
-        config.require_self_url()
+        if has_engine:
+            config.require_self_url()
+        else:
+            _require_shared_database()
         signals.leave_quietly()
-        database = databases.sqlite_file(settings.DATABASES["default"])
+        database = database_settings.sqlite_file(settings.DATABASES["default"])
         with datadir.locked(database) if database else nullcontext():
-            _migrate()
+            _prepare_database(config)
+            # On SQLite the lock says that nobody else lives.
+            role = _Role(has_engine, is_alone=database is not None)
             with asyncio.Runner(loop_factory=lambda: server_loop) as runner:
-                runner.run(self._serve_until_stopped(config, is_alone=database is not None))
+                runner.run(self._serve_until_stopped(config, role))
                 signals.ignore()
 
-    async def _serve_until_stopped(self, config: Settings, *, is_alone: bool) -> None:
-        serving = aio.start(self._serve(config, is_alone=is_alone), name="serve")
+    async def _serve_until_stopped(self, config: Settings, role: _Role) -> None:
+        serving = aio.start(self._serve(config, role), name="serve")
         with signals.cancelling(serving, self._hurry):
             try:
                 await asyncio.wait({serving})
@@ -54,27 +84,29 @@ class Command(BaseCommand):
         if self._server is not None:
             self._server.hurry.set()
 
-    async def _serve(self, config: Settings, *, is_alone: bool) -> None:
+    async def _serve(self, config: Settings, role: _Role) -> None:
         address = Address(config.host, config.port)
         limits = Limits(body_bytes=config.max_bundle_bytes)
         async with (
-            running(config, is_sole_engine=is_alone) as runtime,
+            running(config, has_engine=role.has_engine, is_sole_engine=role.is_alone) as runtime,
             open_server(application, address, limits) as self._server,
         ):
             if config.cluster is ClusterKind.LOCAL:
                 # Its pods are processes of this machine.
                 runtime.self_url.listening_at(_loopback_url(config.host, self._server.port))
             try:
-                self._say_where(config, self._server.port)
+                self._say_where(config, self._server.port, has_engine=role.has_engine)
                 await asyncio.Event().wait()
             finally:
                 # NB: before the server stops, for readiness and the streams go by it.
                 runtime.stopping.set()
 
-    def _say_where(self, config: Settings, port: int) -> None:
+    def _say_where(self, config: Settings, port: int, *, has_engine: bool) -> None:
         url = _url(config.host, port)
         self.stdout.write(f"telorunner {__version__}")
         self.stdout.write(f"Cluster: {_describe_cluster(config)}")
+        if not has_engine:
+            self.stdout.write("Engine: none here; sessions are run by others on this database.")
         self.stdout.write(f"API: {url}/v1")
         self.stdout.write(f"Admin: {url}/admin/ (manage.py createsuperuser makes a user for it)")
         self.stdout.write(f"Listening on {url}")
@@ -90,11 +122,27 @@ def _loopback_url(host: str, port: int) -> str:
     return _url({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), port)  # noqa: S104 - read
 
 
-def _migrate() -> None:
+def _require_shared_database() -> None:
+    """Refuse a process beside others on a database that only one process can have.
+
+    Raises:
+        ConfigError: It is SQLite.
+    """
+    if settings.DATABASES["default"]["ENGINE"] == database_settings.SQLITE:
+        raise ConfigError(
+            "DATABASE_URL: must name a PostgreSQL database for serve --no-engine; another process "
+            "cannot share an SQLite one."
+        )
+
+
+def _prepare_database(config: Settings) -> None:
+    """Migrate it, and put into the catalog what the environment says."""
     try:
-        call_command("migrate", interactive=False, verbosity=0)
-    except OperationalError as exc:
-        cause = str(exc).partition("\n")[0][:MAX_CAUSE_LENGTH]
+        with prepared_by_one():
+            call_command("migrate", interactive=False, verbosity=0)
+            seeding.seed(config)
+    except (OperationalError, Unavailable) as exc:
+        cause = str(exc.__cause__ or exc).partition("\n")[0][:MAX_CAUSE_LENGTH]
         raise CommandError(f"The database cannot be used: {cause}") from exc
 
 

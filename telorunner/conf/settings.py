@@ -4,26 +4,42 @@
 the README under its own name; an empty value counts as unset.
 """
 
-import json
-import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from telorunner.conf.catalog import SeededApps
+from telorunner.conf.types import (
+    Bytes,
+    CommaList,
+    Commands,
+    CpuMillis,
+    Flag,
+    HttpUrl,
+    Image,
+    Integer,
+    LabelValue,
+    Namespace,
+    ObjectName,
+    Origins,
+    Pattern,
+    Repository,
+    SelfUrl,
+    TermsVersion,
+    Text,
+    Title,
+)
 from telorunner.errors import ConfigError
-from telorunner.values.dns import is_dns_label
-from telorunner.values.image import parse_image
-from telorunner.values.quantity import parse_bytes, parse_cpu_millis
 
-PROJECT_DIR = Path(__file__).resolve().parent.parent
+PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
 
-_BASE_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
-_LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
+
+# What the API takes as activeDeadlineSeconds.
+Seconds = Annotated[Integer, Field(ge=1, le=2**31 - 1)]
 
 
 class ClusterKind(StrEnum):
@@ -32,113 +48,6 @@ class ClusterKind(StrEnum):
     LOCAL = "local"
     KUBECONFIG = "kubeconfig"
     IN_CLUSTER = "in-cluster"
-
-
-def _integer(value: object) -> object:
-    # int() would also take "1_0", " 7 " and Arabic digits.
-    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,18}", value, re.ASCII) is None:
-        raise ValueError("must be a whole number, such as 32")
-    return value
-
-
-def _flag(value: object) -> object:
-    if isinstance(value, str):
-        if value.lower() not in {"true", "false", "1", "0", "yes", "no", "on", "off"}:
-            raise ValueError("must be true or false")
-        return value.lower() in {"true", "1", "yes", "on"}
-    return value
-
-
-def _comma_list(value: object) -> object:
-    if isinstance(value, str):
-        return tuple(part.strip() for part in value.split(",") if part.strip())
-    return value
-
-
-def _namespace(value: str) -> str:
-    if not is_dns_label(value):
-        raise ValueError("must be a namespace: a lower-case DNS label of at most 63 characters")
-    return value
-
-
-def _image(value: str) -> str:
-    parse_image(value)
-    return value
-
-
-def _label_value(value: str) -> str:
-    if _LABEL_VALUE.fullmatch(value) is None:
-        raise ValueError("must be a label value: letters, digits, '-', '_', '.', at most 63")
-    return value
-
-
-def _object_name(value: str) -> str:
-    if (value and not all(is_dns_label(part) for part in value.split("."))) or len(value) > 253:
-        raise ValueError("must be the name of a Kubernetes object")
-    return value
-
-
-def _origin(value: str) -> str:
-    parts = urlsplit(value)
-    if value != "*" and (
-        parts.scheme not in {"http", "https"}
-        or not parts.hostname
-        # Browsers send scheme and host in lower case, and origins are compared as text.
-        or value != f"{parts.scheme}://{parts.netloc}".lower()
-        or "@" in parts.netloc
-    ):
-        raise ValueError("must be * or a comma list of origins such as https://editor.example")
-    return value
-
-
-def _self_url(value: str) -> str:
-    problem = "must be the URL that pods reach the runner at, such as http://runner.example:8062"
-    try:
-        parts = urlsplit(value)
-        is_address = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
-    except ValueError as exc:
-        raise ValueError(problem) from exc
-    # A path, a query, credentials, or anything that has to be quoted, is more than that.
-    if value and not (is_address and _BASE_URL.fullmatch(value)):
-        raise ValueError(f"{problem}: scheme, host and port, without a path or credentials")
-    return value
-
-
-def _cpu(value: object) -> object:
-    return parse_cpu_millis(value) if isinstance(value, str) else value
-
-
-def _bytes(value: object) -> object:
-    return parse_bytes(value) if isinstance(value, str) else value
-
-
-def _commands(value: object) -> object:
-    if not isinstance(value, str):
-        return value
-    problem = 'must be JSON such as {"image": ["command", "argument"]}'
-    try:
-        table = json.loads(value)
-    except ValueError as exc:
-        raise ValueError(problem) from exc
-    is_table = isinstance(table, dict) and all(
-        isinstance(command, list) and command and all(isinstance(part, str) for part in command)
-        for command in table.values()
-    )
-    if not is_table:
-        raise ValueError(problem)
-    return {image: tuple(command) for image, command in table.items()}
-
-
-Integer = Annotated[int, BeforeValidator(_integer)]
-Flag = Annotated[bool, BeforeValidator(_flag)]
-CommaList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_comma_list)]
-Origins = Annotated[
-    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_comma_list)
-]
-Commands = Annotated[dict[str, tuple[str, ...]], NoDecode, BeforeValidator(_commands)]
-CpuMillis = Annotated[int, BeforeValidator(_cpu)]
-Bytes = Annotated[int, BeforeValidator(_bytes)]
-ObjectName = Annotated[str, AfterValidator(_object_name)]
 
 
 class Settings(BaseSettings):
@@ -165,10 +74,7 @@ class Settings(BaseSettings):
     max_ephemeral_storage_bytes: Bytes = Field(
         default=2**30, validation_alias="RUNNER_MAX_EPHEMERAL_STORAGE"
     )
-    # The upper bound is what the API takes as activeDeadlineSeconds.
-    max_ttl_seconds: Annotated[Integer, Field(ge=1, le=2**31 - 1)] = Field(
-        default=3600, validation_alias="RUNNER_MAX_TTL_SECONDS"
-    )
+    max_ttl_seconds: Seconds = Field(default=3600, validation_alias="RUNNER_MAX_TTL_SECONDS")
     max_sessions: Annotated[Integer, Field(ge=1, le=100_000)] = Field(
         default=32, validation_alias="RUNNER_MAX_SESSIONS"
     )
@@ -186,15 +92,11 @@ class Settings(BaseSettings):
         default=10_485_760, validation_alias="RUNNER_MAX_BUNDLE_BYTES"
     )
 
-    session_namespace: Annotated[str, AfterValidator(_namespace)] = Field(
+    session_namespace: Namespace = Field(
         default="telo-sessions", validation_alias="RUNNER_SESSION_NAMESPACE"
     )
-    managed_by: Annotated[str, AfterValidator(_label_value)] = Field(
-        default="telo-k8s-runner", validation_alias="RUNNER_MANAGED_BY"
-    )
-    image: Annotated[str, AfterValidator(_image)] = Field(
-        default="telorun/node:latest-slim", validation_alias="RUNNER_IMAGE"
-    )
+    managed_by: LabelValue = Field(default="telo-k8s-runner", validation_alias="RUNNER_MANAGED_BY")
+    image: Image = Field(default="telorun/node:latest-slim", validation_alias="RUNNER_IMAGE")
     image_pull_secret: ObjectName = Field(default="", validation_alias="RUNNER_IMAGE_PULL_SECRET")
     runtime_class: ObjectName = Field(default="", validation_alias="RUNNER_RUNTIME_CLASS")
     image_pull_grace_seconds: Annotated[Integer, Field(ge=0, le=86_400)] = Field(
@@ -203,14 +105,53 @@ class Settings(BaseSettings):
     bundle_delivery: Literal["auto", "inline", "fetch"] = Field(
         default="auto", validation_alias="RUNNER_BUNDLE_DELIVERY"
     )
-    init_image: Annotated[str, AfterValidator(_image)] = Field(
-        default="busybox:stable", validation_alias="RUNNER_INIT_IMAGE"
-    )
-    self_url: Annotated[str, AfterValidator(_self_url)] = Field(
-        default="", validation_alias="RUNNER_SELF_URL"
-    )
+    init_image: Image = Field(default="busybox:stable", validation_alias="RUNNER_INIT_IMAGE")
+    self_url: SelfUrl = Field(default="", validation_alias="RUNNER_SELF_URL")
     # It may hold credentials.
     telo_registry_url: str = Field(default="", validation_alias="TELO_REGISTRY_URL", repr=False)
+
+    app_max_cpu_millis: CpuMillis = Field(default=500, validation_alias="RUNNER_APP_MAX_CPU")
+    app_max_memory_bytes: Bytes = Field(
+        default=512 * 2**20, validation_alias="RUNNER_APP_MAX_MEMORY"
+    )
+    app_max_ephemeral_storage_bytes: Bytes = Field(
+        default=2**30, validation_alias="RUNNER_APP_MAX_EPHEMERAL_STORAGE"
+    )
+    app_max_ttl_seconds: Seconds = Field(
+        default=21_600, validation_alias="RUNNER_APP_MAX_TTL_SECONDS"
+    )
+    # Env values in it are secrets.
+    apps: SeededApps = Field(default={}, validation_alias="RUNNER_APPS", repr=False)
+    terms_file: Path | None = Field(default=None, validation_alias="RUNNER_TERMS_FILE")
+    terms_body: Text = Field(default="", validation_alias="RUNNER_TERMS_BODY", repr=False)
+    terms_title: Title = Field(default="Usage agreement", validation_alias="RUNNER_TERMS_TITLE")
+    terms_version: TermsVersion = Field(default="", validation_alias="RUNNER_TERMS_VERSION")
+    base_image_catalog_enabled: Flag = Field(
+        default=True, validation_alias="RUNNER_BASE_IMAGE_CATALOG_ENABLED"
+    )
+    base_image_repo: Repository = Field(
+        default="telorun/node", validation_alias="RUNNER_BASE_IMAGE_REPO"
+    )
+    base_image_pinned_only: Flag = Field(
+        default=True, validation_alias="RUNNER_BASE_IMAGE_PINNED_ONLY"
+    )
+    base_image_exclude_sha: Flag = Field(
+        default=True, validation_alias="RUNNER_BASE_IMAGE_EXCLUDE_SHA"
+    )
+    base_image_exclude_prerelease: Flag = Field(
+        default=True, validation_alias="RUNNER_BASE_IMAGE_EXCLUDE_PRERELEASE"
+    )
+    base_image_include: Pattern = Field(default="", validation_alias="RUNNER_BASE_IMAGE_INCLUDE")
+    base_image_exclude: Pattern = Field(default="", validation_alias="RUNNER_BASE_IMAGE_EXCLUDE")
+    base_image_limit: Annotated[Integer, Field(ge=0, le=200)] = Field(
+        default=20, validation_alias="RUNNER_BASE_IMAGE_LIMIT"
+    )
+    base_image_refresh_seconds: Annotated[Integer, Field(ge=10, le=2_592_000)] = Field(
+        default=3600, validation_alias="RUNNER_BASE_IMAGE_REFRESH_SECONDS"
+    )
+    base_image_api_url: HttpUrl = Field(
+        default="https://hub.docker.com", validation_alias="RUNNER_BASE_IMAGE_API_URL"
+    )
 
     cluster_setting: Literal["auto", "local", "kubeconfig", "in-cluster"] = Field(
         default="auto", validation_alias="RUNNER_CLUSTER"

@@ -29,6 +29,8 @@ T = TypeVar("T")
 # Enough for the engine's writes to overlap on PostgreSQL; they are short, and more connections
 # would be taken from the web side's pool.
 MAX_WORKER_THREADS = 8
+# For reads that somebody will not wait for: what hangs in these hangs in no others.
+MAX_BOUNDED_THREADS = 2
 # How long a request waits for its turn on SQLite. While something outside holds the file, writes
 # queue up behind each other, and clients wait 6 s for the answer to a DELETE.
 TURN_SECONDS = 2.0
@@ -61,6 +63,7 @@ class _Threads:
 
 _writer = _Threads("database-writer", 1)
 _workers = _Threads("database-worker", MAX_WORKER_THREADS)
+_bounded = _Threads("database-worker-bounded", MAX_BOUNDED_THREADS)
 
 
 @contextmanager
@@ -120,6 +123,23 @@ def read(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return function(*args, **kwargs)
 
 
+def read_within(
+    seconds: float, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs
+) -> T:
+    """Run a function that only reads in another thread, and wait no longer than so many seconds.
+
+    Raises:
+        Unavailable: The database cannot be reached, or does not answer in time.
+    """
+    with _translated():
+        asked = _bounded.submit(lambda: _in_worker(lambda: function(*args, **kwargs)))
+        try:
+            return asked.result(seconds)
+        except TimeoutError:
+            asked.cancel()
+            raise Unavailable from None
+
+
 def write(function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
     """Run a function in one transaction and wait for it; for synchronous callers.
 
@@ -165,5 +185,5 @@ async def _working(work: Callable[[], T]) -> T:
 
 def close() -> None:
     """End the threads and close their connections; what comes later starts new ones."""
-    _writer.close()
-    _workers.close()
+    for threads in (_writer, _workers, _bounded):
+        threads.close()
