@@ -12,9 +12,10 @@ from sessions.bus.memory import MemoryBus
 from sessions.log.memory import MemoryLog
 from sessions.runtime import Runtime
 from sessions.spec import App, Limits, SessionSpec
-from sessions.states import Mode, PullPolicy, StatusKind
+from sessions.states import Mode, StatusKind
 from sessions.store import NewSession, OwnedSession
 from telorunner.conf import Settings
+from telorunner.values.pullpolicy import PullPolicy
 
 ENTRY = "telo.yaml"
 HELLO = "kind: Telo.Application\n"

@@ -63,6 +63,14 @@ def times(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
     return lambda full, quick: full if is_full else quick
 
 
+@pytest.fixture(autouse=True)
+def _nothing_offered_before() -> None:
+    """Let each test read the catalog anew: the rows of the one before were rolled back."""
+    from catalog import cache
+
+    cache.forget()
+
+
 @pytest.fixture(scope="session")
 def django_db_modify_db_settings(
     django_db_modify_db_settings_parallel_suffix: None, tmp_path_factory: pytest.TempPathFactory
@@ -78,9 +86,9 @@ def django_db_modify_db_settings(
 def django_db_setup(django_db_setup: None) -> Iterator[None]:
     """Close every thread's connections before the test database goes."""
     yield
-    from sessions import store
+    from telorunner.database import access
 
-    store.close()
+    access.close()
     # Tests that ask the database from a coroutine do so in asgiref's one thread for that.
     SyncToAsync.single_thread_executor.submit(connections.close_all).result()
 
@@ -92,12 +100,15 @@ def transactional_db(django_db_setup: None, django_db_blocker: Any) -> Iterator[
     It stands for pytest-django's fixture (that name is what makes it set the database up), which
     flushes all tables and makes permissions anew for each test: longer than most tests take.
     """
+    from catalog.models import App, BaseImage, BaseImageTag, Revision, TagRefresh, Terms
     from sessions import store
     from sessions.models import Engine, Limits, Session
 
+    curated = (App, Terms, BaseImage, BaseImageTag, TagRefresh, Revision)
+
     def empty() -> None:
-        for model in (Session, Engine, Limits):
-            model.objects.all().delete()
+        for model in (Session, Engine, Limits, *curated):
+            model._base_manager.all().delete()
 
     with django_db_blocker.unblock():
         yield

@@ -179,9 +179,15 @@ def check_request(path: str, body: bytes) -> None:
     """Fail unless a request that was accepted is one by the description."""
     if len(body) > REQUEST_MAX_BYTES:
         return
-    models = {"/v1/sessions": "CreateSession", "/v1/probe": "Probe"}
-    if path in models:
-        pointer = f"#/components/schemas/{models[path]}"
+    models = {
+        "/v1/sessions": "CreateSession",
+        "/v1/apps/{name}/sessions": "CreateAppSession",
+        "/v1/probe": "Probe",
+    }
+    described = description().find(path)
+    operation = description().document["paths"].get(described, {}).get("post", {})
+    if described in models and (body or operation["requestBody"].get("required")):
+        pointer = f"#/components/schemas/{models[described]}"
         description().check(pointer, orjson.loads(body), of_request=True)
 
 

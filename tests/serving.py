@@ -18,6 +18,8 @@ KERNEL_DIR = ROOT / "tests" / "kernel"
 START_SECONDS = 60.0
 # What README and the contract of `make run` promise.
 STOP_SECONDS = 15.0
+# A port of loopback that nobody listens on: no test asks the real Docker Hub for tags.
+NO_HUB_URL = "http://127.0.0.1:1"
 
 _LISTENING = re.compile(r"Listening on (http://[0-9.]+:[0-9]+)")
 
@@ -38,7 +40,12 @@ class Process:
         self._lines: Queue[str | None] = Queue()
         self._process = subprocess.Popen(
             [sys.executable, str(script), *arguments],
-            env={**inherited, "PYTHONUNBUFFERED": "1", **environment},
+            env={
+                **inherited,
+                "PYTHONUNBUFFERED": "1",
+                "RUNNER_BASE_IMAGE_API_URL": NO_HUB_URL,
+                **environment,
+            },
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -90,12 +97,20 @@ class Process:
 
 
 class Platform:
-    """`serve` on a data folder, with the test kernel as the session image's `telo`."""
+    """`serve` on a data folder, with the test kernel as the session image's `telo`.
+
+    `options` are those of `serve`.
+    """
 
     def __init__(
-        self, data_dir: Path, environment: Mapping[str, str], *, script: Path = MANAGE
+        self,
+        data_dir: Path,
+        environment: Mapping[str, str],
+        *options: str,
+        script: Path = MANAGE,
     ) -> None:
         self._script = script
+        self._options = options
         self.environment = {
             "RUNNER_DATA_DIR": str(data_dir),
             "PORT": "0",
@@ -107,7 +122,9 @@ class Platform:
 
     def start(self) -> None:
         """Start serving; `url` is where."""
-        self.process = Process("serve", environment=self.environment, script=self._script)
+        self.process = Process(
+            "serve", *self._options, environment=self.environment, script=self._script
+        )
         try:
             self.url = self.process.wait_for(_LISTENING)[1]
         except AssertionError:

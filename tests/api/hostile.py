@@ -25,6 +25,7 @@ from tests.api import frames
 from tests.builders import make_runtime
 from tests.description import check_exchange
 from tests.fakes import NAMESPACE, open_fake_cluster
+from tests.offered import offer_app
 from tests.owners import Owner, admit, own
 
 T = TypeVar("T")
@@ -165,6 +166,7 @@ def open_world(config: Settings, folder: Path, **limits: Any) -> Iterator[World]
     async def begin() -> World:
         api, cluster = await stack.enter_async_context(open_fake_cluster(folder))
         api.put(NAMESPACE, "namespaces")
+        await offer_app()
         current = make_runtime(config, cluster=cluster)
         stack.enter_context(runtime.installed(current))
         all_limits = {"body_bytes": config.max_bundle_bytes, **SOON, **limits}

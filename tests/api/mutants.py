@@ -7,8 +7,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from tests.builders import IMAGE, create_body
-
-TARGETS = [b"/v1/sessions", b"/v1/probe"]
+from tests.offered import APP_NAME
 
 
 class Token(str):
@@ -36,6 +35,10 @@ VALID: list[tuple[bytes, dict[str, Any]]] = [
                 }
             ],
         ),
+    ),
+    (
+        f"/v1/apps/{APP_NAME}/sessions".encode(),
+        {"env": {"A": "b"}, "ports": [{"port": 80, "protocol": "tcp"}], "inspect": True},
     ),
     (b"/v1/probe", {"config": {"image": IMAGE, "pullPolicy": "missing"}}),
 ]

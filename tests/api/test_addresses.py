@@ -118,6 +118,7 @@ class TestCrossOrigin:
         status: int,
     ) -> None:
         running.pods = type("Stale", (), {"is_fresh": False})  # type: ignore[assignment] # all that is asked of it
+        running.engine = type("Idle", (), {"is_working": False})()
         answer = await client.request(method, path, json={}, headers={"origin": GOOD})
         assert answer.status_code == status
         self.assert_readable(answer, config)

@@ -61,12 +61,12 @@ def test_staff_without_the_right_are_refused_by_a_page(django_user_model: Any) -
     assert unknown["content-type"].startswith("text/html")
 
 
-def test_env_shows_nowhere(admin_client: Any) -> None:
+def test_values_of_env_show_nowhere(admin_client: Any) -> None:
     sealed = store.seal_env({"SECRET_NAME": "s3cret"})
     session_id = admit(env_sealed=sealed).session_id
-    for url in (LIST_URL, f"{LIST_URL}{session_id}/change/"):
+    for url in (LIST_URL, f"{LIST_URL}{session_id}/change/", f"{LIST_URL}{session_id}/stop/"):
         page = admin_client.get(url).content.decode()
-        assert "SECRET_NAME" not in page
+        assert "s3cret" not in page
         assert sealed.decode() not in page
         assert "env_sealed" not in page
 
@@ -83,3 +83,20 @@ def test_a_dropped_bundle_is_said_to_be_dropped(admin_client: Any) -> None:
     Bundle.objects.all().delete()
     page = admin_client.get(f"{LIST_URL}{session_id}/change/").content.decode()
     assert "dropped" in page
+
+
+def test_pages_run_and_load_nothing_that_is_not_the_runners(admin_client: Any) -> None:
+    for client, url in (
+        (Client(), "/admin/login/"),
+        (admin_client, "/admin/"),
+        (admin_client, LIST_URL),
+        (admin_client, "/admin/nothing/"),
+    ):
+        answer = client.get(url)
+        policy = answer["content-security-policy"]
+        assert "default-src 'none'; script-src 'self';" in policy
+        assert "frame-ancestors 'none'" in policy
+        # Which would do nothing then.
+        assert "<script>" not in answer.content.decode()
+        assert " onclick=" not in answer.content.decode()
+    assert not Client().get("/v1/openapi.json").has_header("content-security-policy")

@@ -223,3 +223,14 @@ class TestCapacity:
         assert (await client.post("/v1/sessions", json=create_body())).status_code == 201
         assert (await client.get(f"/v1/sessions/{ids[1]}")).status_code == 404
         assert (await client.get(f"/v1/sessions/{ids[0]}")).status_code == 200
+
+
+@pytest.mark.parametrize("is_offering", [True, False])
+async def test_config_is_checked_whether_images_are_offered_or_locked(
+    client: httpx.AsyncClient, settings: Any, is_offering: bool
+) -> None:
+    settings.RUNNER = make_settings(base_image_catalog_enabled=is_offering)
+    config = {"image": 42, "pullPolicy": "sometimes"}
+    status, error, body = await refusal(client, config=config)
+    assert (status, error) == (400, "invalid_request")
+    assert [issue["path"] for issue in body["issues"]] == ["/config/image", "/config/pullPolicy"]

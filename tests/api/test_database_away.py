@@ -84,7 +84,7 @@ async def test_every_route_says_that_it_is_unavailable(
                 assert_unavailable(answer)
             assert ready.status_code == 503
             assert ready.json()["checks"]["database"] == "unreachable"
-            # These need no database.
+            # These need none of these tables.
             assert [answer.status_code for answer in others] == [200, 200]
         async with open_events(app, session_id) as stream:
             assert (stream.status, json.loads(await stream.read_to_end())) == (503, UNAVAILABLE)

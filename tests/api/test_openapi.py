@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import httpx
+import orjson
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 from drf_spectacular.drainage import GENERATOR_STATS
@@ -155,6 +156,7 @@ def test_every_close_code_is_described(document: Schema) -> None:
         ({}, {"ttlSeconds": 0}, False),
     ],
 )
+@pytest.mark.usefixtures("transactional_db")
 async def test_a_request_fits_the_description_where_the_runner_takes_it(
     client: httpx.AsyncClient, env: Schema, limits: Schema, fits: bool
 ) -> None:
@@ -165,6 +167,65 @@ async def test_a_request_fits_the_description_where_the_runner_takes_it(
     assert (errors == []) is fits
     answer = await client.post("/v1/sessions", json=body)
     assert answer.json()["error"] == ("invalid_config" if fits else "invalid_request")
+
+
+CAPABILITIES: Schema = {
+    "displayName": "a",
+    "description": "",
+    "config": {
+        "schema": {
+            "type": "object",
+            "required": ["image", "pullPolicy"],
+            "properties": {
+                "image": {
+                    "type": "string",
+                    "title": "a",
+                    "description": "a",
+                    "minLength": 1,
+                    "default": "a",
+                },
+                "pullPolicy": {
+                    "type": "string",
+                    "title": "a",
+                    "description": "a",
+                    "enum": ["missing", "always", "never"],
+                    "default": "missing",
+                },
+            },
+        }
+    },
+    "features": {"io": ["tty"], "ports": False, "watch": False},
+}
+
+
+@pytest.mark.parametrize(
+    ("image", "more", "fits"),
+    [
+        ({"readOnly": True}, {}, True),
+        ({"enum": ["a", "b"]}, {}, True),
+        ({}, {}, False),
+        ({"readOnly": True, "enum": ["a"]}, {}, False),
+        ({"readOnly": False}, {}, False),
+        ({"enum": []}, {}, False),
+        ({"readOnly": True}, {"apps": [{"name": "a"}]}, True),
+        ({"readOnly": True}, {"apps": [{"name": "a", "title": "b", "description": "c"}]}, True),
+        ({"readOnly": True}, {"apps": []}, False),
+        ({"readOnly": True}, {"apps": None}, False),
+        # Neither images nor env of apps ever appear.
+        ({"readOnly": True}, {"apps": [{"name": "a", "image": "b"}]}, False),
+        ({"readOnly": True}, {"terms": {"version": "1", "title": "a", "body": "b"}}, True),
+        ({"readOnly": True}, {"terms": {"version": "1", "title": "a"}}, False),
+        ({"readOnly": True}, {"terms": None}, False),
+    ],
+)
+def test_capabilities_are_described(image: Schema, more: Schema, fits: bool) -> None:
+    body = orjson.loads(orjson.dumps({**CAPABILITIES, **more}))
+    body["config"]["schema"]["properties"]["image"] |= image
+    if fits:
+        check_answer("GET", "/v1/capabilities", 200, JSON, orjson.dumps(body))
+        return
+    with pytest.raises(AssertionError):
+        check_answer("GET", "/v1/capabilities", 200, JSON, orjson.dumps(body))
 
 
 def _resolved() -> Schema:
@@ -209,6 +270,10 @@ class TestServing:
 
 JSON = {"content-type": "application/json"}
 HEALTH = b'{"ok":true,"version":"1"}'
+TERMS = b'{"error":"terms_required","message":"a","terms":{"version":"1","title":"","body":""}}'
+NO_TERMS = b'{"error":"terms_required","message":"a"}'
+UNKNOWN_APP = b'{"error":"unknown_app","message":"a"}'
+APP_PATH = "/v1/apps/any-name/sessions"
 ISSUES = b'{"error":"invalid_request","message":"a","issues":[{"path":"/a","message":"b"}]}'
 
 
@@ -219,6 +284,11 @@ class TestChecking:
         check_answer("GET", "/v1/health", 200, JSON, HEALTH)
         check_answer("HEAD", "/v1/health", 200, JSON, b"")
         check_answer("POST", "/v1/sessions", 400, JSON, ISSUES)
+        check_answer("POST", "/v1/sessions", 428, JSON, TERMS)
+        check_answer("POST", APP_PATH, 428, JSON, TERMS)
+        check_answer("POST", APP_PATH, 404, JSON, UNKNOWN_APP)
+        check_request(APP_PATH, b"")
+        check_request(APP_PATH, b'{"env":{"A":"1"},"ports":[],"inspect":true}')
         check_answer("GET", "/v1/nothing", 404, JSON, b'{"error":"not_found","message":"a"}')
         check_answer("GET", "/admin/", 418, {}, b"")
         check_event("status", '{"type":"status","status":{"kind":"exited","code":0}}')
@@ -238,6 +308,10 @@ class TestChecking:
             ("POST", "/v1/sessions", 400, JSON, b'{"error":"invalid_request","message":"a"}'),
             ("POST", "/v1/sessions", 400, JSON, b'{"error":"unheard_of","message":"a"}'),
             ("POST", "/v1/sessions", 503, JSON, b'{"error":"stopping","message":"a"}'),
+            ("POST", "/v1/sessions", 428, JSON, NO_TERMS),
+            ("POST", "/v1/sessions", 404, JSON, UNKNOWN_APP),
+            ("POST", APP_PATH, 404, JSON, b'{"error":"not_found","message":"a"}'),
+            ("POST", "/v1/probe", 428, JSON, TERMS),
             ("DELETE", "/v1/sessions/a", 204, JSON, b"{}"),
         ],
     )
@@ -272,3 +346,5 @@ class TestChecking:
     def test_a_request_that_was_taken_but_is_not_described_fails(self) -> None:
         with pytest.raises(AssertionError):
             check_request("/v1/probe", b'{"config":{"image":"a"}}')
+        with pytest.raises(AssertionError):
+            check_request(APP_PATH, b'{"limits":{}}')

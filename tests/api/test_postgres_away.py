@@ -1,4 +1,4 @@
-"""`serve` on PostgreSQL that goes away and comes back: refusals in time, and nothing to repair."""
+"""`serve` on PostgreSQL that goes away or hangs: refusals in time, and nothing to repair."""
 
 import asyncio
 import os
@@ -16,6 +16,7 @@ import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
+from catalog.cache import LOOK_SECONDS
 from tests.api.test_server_process import environment
 from tests.builders import create_body
 from tests.serving import Process
@@ -25,6 +26,8 @@ pytestmark = pytest.mark.skipif(not URL, reason="TELORUNNER_TEST_POSTGRES_URL na
 
 # Clients give a DELETE 6 s; what is in the pool of connections makes it no longer.
 PATIENCE_SECONDS = 6.0
+# Clients of a probe are promised this much, whatever hangs.
+PROBE_SECONDS = 3.0
 LISTENING = re.compile(r"Listening on (http://127\.0\.0\.1:[0-9]+)$")
 UNAVAILABLE = {
     "error": "unavailable",
@@ -34,12 +37,17 @@ UNKNOWN = "aaaaaaaaaaaa"
 
 
 class Proxy:
-    """Stands between the runner and its database; `cut()` takes the database away."""
+    """Stands between the runner and its database.
+
+    `cut()` takes the database away, `freeze()` lets it answer no more until `thaw()`.
+    """
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
         self._is_cut = False
         self._writers: set[asyncio.StreamWriter] = set()
+        self._flows = asyncio.Event()
+        self._flows.set()
 
     def cut(self) -> None:
         self._is_cut = True
@@ -49,6 +57,12 @@ class Proxy:
     def mend(self) -> None:
         self._is_cut = False
 
+    def freeze(self) -> None:
+        self._flows.clear()
+
+    def thaw(self) -> None:
+        self._flows.set()
+
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if self._is_cut:
             writer.transport.abort()
@@ -57,18 +71,18 @@ class Proxy:
         self._writers |= {writer, back}
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(carry(reader, back))
-                group.create_task(carry(there, writer))
+                group.create_task(self._carry(reader, back))
+                group.create_task(self._carry(there, writer))
         finally:
             self._writers -= {writer, back}
 
-
-async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    with suppress(ConnectionError):
-        while data := await reader.read(65_536):
-            writer.write(data)
-            await writer.drain()
-    writer.close()
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                await self._flows.wait()
+                writer.write(data)
+                await writer.drain()
+        writer.close()
 
 
 @asynccontextmanager
@@ -120,6 +134,7 @@ async def ask_everything(client: httpx.AsyncClient) -> dict[str, httpx.Response]
         "ready": client.get("/readyz"),
         "health": client.get("/v1/health"),
         "capabilities": client.get("/v1/capabilities"),
+        "probe": client.post("/v1/probe", json={"config": body["config"]}),
     }
     async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(request) for name, request in asked.items()}
@@ -148,13 +163,15 @@ async def test_an_outage_is_told_in_time_and_needs_no_repair(tmp_path: Path) -> 
         for _ in range(2):
             await assert_all_works(client)
         proxy.cut()
+        # What the catalog's cache has read before is believed for no longer.
+        await asyncio.sleep(LOOK_SECONDS)
         answers = await ask_everything(client)
-        for name in ("create", "read", "stop", "events"):
+        for name in ("create", "read", "stop", "events", "capabilities", "probe"):
             assert (name, answers[name].status_code) == (name, 503)
             assert answers[name].json() == UNAVAILABLE
             assert int(answers[name].headers["retry-after"]) > 0
         assert answers["ready"].json()["checks"]["database"] == "unreachable"
-        assert answers["health"].status_code == answers["capabilities"].status_code == 200
+        assert answers["health"].status_code == 200
         assert await close_code(client) == 1013
         proxy.mend()
         # As any client does that is told when to come back.
@@ -169,3 +186,30 @@ async def assert_all_works(client: httpx.AsyncClient) -> None:
     assert found["create"] == 201
     assert (found["read"], found["stop"], found["events"]) == (404, 204, 404)
     assert answers["ready"].json()["checks"]["database"] == "ok"
+
+
+async def test_a_database_that_hangs_keeps_no_probe_waiting(tmp_path: Path) -> None:
+    async with (
+        proxied_database() as (proxy, database_url),
+        serving(tmp_path, DATABASE_URL=database_url) as client,
+    ):
+        body = {"config": create_body()["config"]}
+        # The cluster is away: it is asked, and does not answer.
+        assert (await client.post("/v1/probe", json=body)).json()["status"] == "unavailable"
+        proxy.freeze()
+        # As above.
+        await asyncio.sleep(LOOK_SECONDS)
+        try:
+            # More than there are threads for it, and again when those are all taken.
+            for count in (10, 1):
+                async with asyncio.timeout(PROBE_SECONDS), asyncio.TaskGroup() as group:
+                    asked = [
+                        group.create_task(client.post("/v1/probe", json=body)) for _ in range(count)
+                    ]
+                for one in asked:
+                    assert (one.result().status_code, one.result().json()) == (503, UNAVAILABLE)
+        finally:
+            proxy.thaw()
+        await asyncio.sleep(int(asked[0].result().headers["retry-after"]))
+        assert (await client.post("/v1/probe", json=body)).status_code == 200
+        await assert_all_works(client)

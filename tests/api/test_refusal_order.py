@@ -15,11 +15,13 @@ from sessions.runtime import Runtime
 from telorunner.conf import Settings
 from telorunner.drf import REFUSAL_KEY, too_large
 from tests.builders import ENTRY, IMAGE, create_body, make_bundle, make_settings
+from tests.offered import publish_terms
 from tests.owners import admit
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
 LIMIT_BYTES = 5000
+VERSION = "Rev-1"
 APP = {"name": "web", "entryRelativePath": ENTRY}
 
 
@@ -29,6 +31,7 @@ class Asked:
 
     method: str = "POST"
     content_type: str = "application/json"
+    accepted: str = VERSION
     body: dict[str, Any] = field(default_factory=create_body)
     prefix: bytes = b""
     suffix: bytes = b""
@@ -60,6 +63,7 @@ FAULTS = [
     Fault("bundle_too_large", 413, lambda asked: setattr(asked, "prefix", b" " * LIMIT_BYTES)),
     Fault("invalid_json", 400, lambda asked: setattr(asked, "suffix", b",")),
     of_body("invalid_request", inspect="yes"),
+    Fault("terms_required", 428, lambda asked: setattr(asked, "accepted", "")),
     of_body("invalid_bundle", bundle=make_bundle(entry="missing.yaml")),
     of_body("invalid_config", config={"image": "busybox", "pullPolicy": "missing"}),
     of_body("watch_disabled", mode="watch"),
@@ -82,7 +86,7 @@ async def ask(client: httpx.AsyncClient, *faults: Fault) -> tuple[int, str]:
     asked = Asked()
     for fault in faults:
         fault.inject(asked)
-    headers = {"content-type": asked.content_type}
+    headers = {"content-type": asked.content_type, "x-telo-accepted-terms": asked.accepted}
     answer = await client.request(
         asked.method, "/v1/sessions", content=asked.content(), headers=headers
     )
@@ -93,6 +97,7 @@ async def ask(client: httpx.AsyncClient, *faults: Fault) -> tuple[int, str]:
 async def test_the_first_of_two_faults_is_told(
     client: httpx.AsyncClient, first: Fault, second: Fault
 ) -> None:
+    await publish_terms(VERSION)
     if second.code == "too_many_sessions":
         await admit()
     told = await ask(client, second, first)
@@ -101,6 +106,7 @@ async def test_the_first_of_two_faults_is_told(
 
 
 async def test_all_faults_at_once_are_told_by_the_first(client: httpx.AsyncClient) -> None:
+    await publish_terms(VERSION)
     await admit()
     left = FAULTS.copy()
     while left:

@@ -3,9 +3,10 @@
 import asyncio
 import os
 import re
+import shlex
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -17,22 +18,30 @@ from tests.serving import ROOT, Platform
 pytestmark = pytest.mark.cluster
 
 PAGE = ROOT / "docs" / "clients.md"
+# The fence that is for another shell: a runner with terms and an app.
+SERVED = re.compile(r"^```\n(RUNNER_TERMS_BODY=.*?)^make run\n```$", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(sh|python) run(?: (\S+))?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 RUN_SECONDS = 60.0
 SEPARATOR = "=== next block ==="
 ID = r"[a-z2-7]{12}"
+CREATED = rf'{{"sessionId":"{ID}","streamUrl":"/v1/sessions/{ID}/events","createdAt":"'
 
 # What each block of the shell prints, in the page's order.
 EXPECTED = [
     r'{"ok":true,"version":"\d',
-    r'{"displayName":"Telo Runner",.*"features":',
+    r'{"displayName":"Telo Runner",.*"features":.*"terms":{.*"apps":\[{"name":"greeter",',
     r'{"status":"ready"}',
-    rf'{{"sessionId":"{ID}","streamUrl":"/v1/sessions/{ID}/events","createdAt":"',
+    r"[0-9a-f]{12}\n$",
+    CREATED,
+    r'{"error":"terms_required",.*"terms":{"version":"[0-9a-f]{12}",.*\n428\n$',
+    CREATED,
+    r"Usage agreement\n\nBe kind to the machines\.\n\nDo you accept(.|\n)*\n[0-9a-f]{12}$",
     r'id: 1\nevent: status\ndata: .*"starting"(.|\n)*"running"(.|\n)*"exited","code":0}}\n\n$',
     r'id: 2\n(.|\n)*"exited","code":0}}\n\n$',
     r'{"type": "status", "status": {"kind": "starting"}}\n(.|\n)*"exited", "code": 0}}\n$',
     rf'{{"sessionId":"{ID}","status":{{"kind":"exited","code":0}},"mode":"run"',
     r"(.*\n)?What is your name\? (.|\n)*Greetings to Ada!\s+$",
+    r"Hello, Grace!\s+$",
     r'204\n{"type": "status", "status": {"kind": "stopped"}}\n$',
     r'{"error":"invalid_request",.*"/bundle/entryRelativePath".*"/env/A".*"/config".*\n400\n$',
 ]
@@ -41,8 +50,20 @@ EXPECTED = [
 @pytest.fixture(scope="module", name="url")
 def serving(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A runner as `make run` serves it, whose local cluster starts the stand-in kernel."""
-    environment = {"RUNNER_CLUSTER": "local", "PATH": os.environ["PATH"]}
-    platform = Platform(tmp_path_factory.mktemp("platform"), environment)
+    yield from serve(tmp_path_factory.mktemp("platform"))
+
+
+@pytest.fixture(name="curated_url")
+def serving_a_catalog(tmp_path: Path) -> Iterator[str]:
+    """The runner that the page tells to serve: with terms and an app."""
+    [served] = SERVED.findall(PAGE.read_text())
+    variables = shlex.split(served.replace("\\\n", " "))
+    yield from serve(tmp_path / "platform", dict(one.split("=", 1) for one in variables))
+
+
+def serve(data_dir: Path, environment: Mapping[str, str] | None = None) -> Iterator[str]:
+    embedded = {"RUNNER_CLUSTER": "local", "PATH": os.environ["PATH"]}
+    platform = Platform(data_dir, {**embedded, **(environment or {})})
     platform.start()
     yield platform.url
     assert platform.stop() == 0, "serve did not end cleanly"
@@ -65,13 +86,13 @@ def environment_of(url: str) -> dict[str, str]:
     return {**inherited, "PATH": path, "RUNNER": url, "PYTHONWARNINGS": "error"}
 
 
-def test_the_page_for_client_authors_is_right(url: str, tmp_path: Path) -> None:
+def test_the_page_for_client_authors_is_right(curated_url: str, tmp_path: Path) -> None:
     script = write_programs(tmp_path)
     assert len(script) == len(EXPECTED)
     done = subprocess.run(
         ["bash", "-euo", "pipefail"],
         input=f"\necho '{SEPARATOR}'\n".join(script),
-        env=environment_of(url),
+        env=environment_of(curated_url),
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -9,32 +9,36 @@ import base64
 import os
 import re
 import secrets
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
-from dataclasses import dataclass, field
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Self
-from urllib.parse import quote, urljoin
 
 import httpx
 import pytest
 
-from telorunner.conf import ClusterKind
-from telorunner.kube.client import ClusterSettings, open_cluster
-from telorunner.kube.objects import list_objects
 from tests.clients import Client
-from tests.clusters import LOCAL_IMAGE, MANAGED_BY
-from tests.serving import KERNEL_DIR, ROOT, Platform, Process
+from tests.clusters import LOCAL_IMAGE
+from tests.evidence import (
+    Admin,
+    Evidence,
+    cluster,
+    make_superuser,
+    manifests,
+    new_mark,
+    platform,
+    search_files,
+)
+from tests.serving import KERNEL_DIR
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
-ENV, REGISTRY, OPERATOR, CONTENTS = (
-    f"{name}{secrets.token_hex(12)}" for name in ("envmark", "regmark", "opsmark", "filemark")
+ENV, REGISTRY, OPERATOR, CONTENTS = MARKS = (
+    new_mark("envmark"),
+    new_mark("regmark"),
+    new_mark("opsmark"),
+    new_mark("filemark"),
 )
-USER = {"DJANGO_SUPERUSER_USERNAME": "root", "DJANGO_SUPERUSER_PASSWORD": "a-long-password"}
-MAX_PAGES = 40
 
 # What must have been searched.
 SOURCES = ("the output of serve", "the output of runcluster", "the file telorunner.sqlite3")
@@ -45,34 +49,6 @@ RAISES = "import os\nassert os.environ['SECRET']\nraise RuntimeError('crash')\n"
 TOKEN = re.compile(r"\b[0-9a-f]{48}\b")
 
 
-@dataclass
-class Evidence:
-    """Everything that came out of the platform, by where it came out."""
-
-    found: dict[str, bytes] = field(default_factory=dict)
-    marks: set[str] = field(default_factory=lambda: {ENV, REGISTRY, OPERATOR, CONTENTS})
-
-    def keep(self, where: str, what: bytes | str) -> None:
-        key = f"{len(self.found)} {where}"
-        self.found[key] = what.encode() if isinstance(what, str) else what
-
-    def leaks(self) -> list[str]:
-        """Return where a secret stands, in whatever spelling."""
-        return [
-            f"{mark[:7]}… in {where}"
-            for where, what in self.found.items()
-            for mark in self.marks
-            if any(spelling in what for spelling in _spellings(mark))
-        ]
-
-
-def _spellings(mark: str) -> set[bytes]:
-    """Return a text as itself and as base64 has it at each of its three places."""
-    raw = mark.encode()
-    shifted = (base64.b64encode(b"x" * shift + raw)[4:-4] for shift in range(3))
-    return {raw, raw.hex().encode(), raw[::-1], *shifted}
-
-
 def test_a_leak_would_be_found() -> None:
     for what in (
         ENV,
@@ -80,34 +56,9 @@ def test_a_leak_would_be_found() -> None:
         base64.b64encode(f"{{{ENV}}}".encode()).decode(),
         ENV.encode().hex(),
     ):
-        evidence = Evidence()
+        evidence = Evidence(set(MARKS))
         evidence.keep("somewhere", what)
         assert evidence.leaks() == [f"{ENV[:7]}… in 0 somewhere"]
-
-
-@contextmanager
-def cluster(environment: dict[str, str], evidence: Evidence) -> Iterator[Path]:
-    process = Process("runcluster", environment=environment)
-    try:
-        process.wait_for(re.compile("kubeconfig"))
-        yield Path(environment["RUNNER_DATA_DIR"]) / "localcluster" / "kubeconfig"
-    finally:
-        process.stop()
-        evidence.keep("the output of runcluster", "".join(process.output))
-
-
-@contextmanager
-def platform(data_dir: Path, environment: dict[str, str], evidence: Evidence) -> Iterator[Platform]:
-    opened = Platform(data_dir, environment)
-    opened.start()
-    process = opened.process
-    assert process is not None
-    try:
-        yield opened
-    finally:
-        code = opened.stop()
-        evidence.keep("the output of serve", "".join(process.output))
-        assert code == 0, "".join(process.output)
 
 
 class Watched(Client):
@@ -190,55 +141,6 @@ async def ask_wrongly(client: Watched) -> None:
         await client.http.get(path)
 
 
-async def manifests(kubeconfig: Path) -> str:
-    """Return the pods that the cluster holds."""
-    settings = ClusterSettings(
-        kind=ClusterKind.KUBECONFIG,
-        kubeconfig=str(kubeconfig),
-        namespace="telo-sessions",
-        managed_by=MANAGED_BY,
-    )
-    async with open_cluster(settings) as opened:
-        pods = await list_objects(opened, "pods", selector="")
-    return repr(pods)
-
-
-async def read_admin(url: str, evidence: Evidence) -> int:
-    """Log in as a superuser and read every page that a link leads to; return how many."""
-    async with httpx.AsyncClient(base_url=url, trust_env=False, follow_redirects=True) as client:
-        await client.get("/admin/")
-        form = {
-            "username": USER["DJANGO_SUPERUSER_USERNAME"],
-            "password": USER["DJANGO_SUPERUSER_PASSWORD"],
-            "csrfmiddlewaretoken": client.cookies["csrftoken"],
-            "next": "/admin/",
-        }
-        first = await client.post("/admin/login/", data=form)
-        assert "Site administration" in first.text
-        found, read = ["/admin/", f"/admin/runner_sessions/session/?q={quote('a')}"], 0
-        for path in found:
-            page = await client.get(path)
-            assert page.status_code == 200, path
-            evidence.keep(f"the page {path}", page.text)
-            read += 1
-            for link in re.findall(r'href="([^"]+)"', page.text):
-                target = urljoin(path, link.replace("&amp;", "&"))
-                is_page = target.startswith("/admin/") and "logout" not in target
-                if is_page and target not in found and len(found) < MAX_PAGES:
-                    found.append(target)
-    return read
-
-
-def make_superuser(environment: dict[str, str]) -> None:
-    subprocess.run(
-        [sys.executable, str(ROOT / "manage.py"), "createsuperuser", "--noinput", "--email", ""],
-        env={**os.environ, **environment, **USER},
-        capture_output=True,
-        check=True,
-        timeout=60,
-    )
-
-
 async def run_sessions(client: Watched, kubeconfig: Path) -> str:
     """Let sessions end in each way; return one that still runs."""
     lasting = await client.start(WAITS)
@@ -262,13 +164,6 @@ async def run_sessions(client: Watched, kubeconfig: Path) -> str:
     return lasting
 
 
-def search_files(data_dir: Path, evidence: Evidence) -> None:
-    """Keep all files of the data folder but the local cluster's."""
-    for path in data_dir.rglob("*"):
-        if path.is_file() and "localcluster" not in path.relative_to(data_dir).parts:
-            evidence.keep(f"the file {path.relative_to(data_dir)}", path.read_bytes())
-
-
 @pytest.mark.parametrize(
     ("level", "delivery"), [("debug", "fetch"), ("info", "inline"), ("debug", "inline")]
 )
@@ -277,7 +172,7 @@ async def test_a_secret_stands_nowhere(
 ) -> None:
     if (level, delivery) != ("debug", "fetch") and not times(1, 0):
         pytest.skip("needs --full-counts")
-    evidence = Evidence()
+    evidence = Evidence(set(MARKS))
     environment = {
         "RUNNER_CLUSTER": "local",
         "RUNNER_DATA_DIR": str(tmp_path),
@@ -296,7 +191,8 @@ async def test_a_secret_stands_nowhere(
             assert len(evidence.marks) > 4 or delivery == "inline"
             await ask_wrongly(client)
             search_files(tmp_path, evidence)
-            assert await read_admin(first.url, evidence) > 10
+            async with Admin(first.url, evidence) as admin:
+                assert await admin.read_all() > 10
         # Another key, and an image that cannot be pulled.
         changed = {
             "DJANGO_SECRET_KEY": secrets.token_hex(32),
@@ -313,4 +209,4 @@ async def test_a_secret_stands_nowhere(
     search_files(tmp_path, evidence)
     assert evidence.leaks() == []
     for name in (*SOURCES, "event 1"):
-        assert any(name in where for where in evidence.found), name
+        assert evidence.has(name), name

@@ -12,8 +12,10 @@ from django.db.models.functions import Now
 from sessions import store
 from sessions.bus import Inbox
 from sessions.bus.memory import MemoryBus
+from sessions.log.memory import MemoryLog
 from sessions.models import Engine as EngineRow
 from sessions.states import StatusKind
+from sessions.store.retention import evict
 from sessions.supervisor import Lease
 from tests.engine.world import FakeWorld, open_fake_world
 
@@ -85,6 +87,34 @@ async def test_an_engine_whose_row_is_gone_begins_anew(world: FakeWorld) -> None
         await world.stop(session_id)
         assert await world.last_status(session_id) == {"kind": "stopped"}
         assert (await world.row(session_id)).fence == fence + 1
+
+
+class NotingLog(MemoryLog):
+    """A log that tells what was dropped."""
+
+    def __init__(self) -> None:
+        super().__init__(max_ring_bytes=1_000_000)
+        self.dropped: asyncio.Queue[str] = asyncio.Queue()
+
+    async def drop(self, session_id: str) -> None:
+        await super().drop(session_id)
+        self.dropped.put_nowait(session_id)
+
+
+async def test_the_log_of_a_session_that_another_process_evicted_goes_too(
+    tmp_path: Path, transactional_db: None
+) -> None:
+    # It is looked for every second; the other session's time is not up by then.
+    async with open_fake_world(tmp_path, RUNNER_EXIT_TTL_MS="4000") as world:
+        world.log = log = NotingLog()
+        async with world.runner():
+            session_ids = [await world.start() for _ in range(2)]
+            for session_id in session_ids:
+                await world.stop(session_id)
+                await world.events(session_id)
+            await store.awrite(evict, session_ids[1:])
+            async with asyncio.timeout(10):
+                assert await log.dropped.get() == session_ids[1]
 
 
 async def test_an_ended_session_is_evicted_when_its_time_is_up(

@@ -250,7 +250,7 @@ async def test_a_node_that_does_not_end_a_pod_at_its_limit_is_not_waited_for(
     async with watching(tmp_path, StatusKind.RUNNING) as bench:
         bench.show(pod("Running", running()))
         status = await bench.task
-        assert status == failed(time_limit(TTL_SECONDS))
+        assert status == failed(time_limit({}, TTL_SECONDS))
         assert looptime == TTL_SECONDS + 180 + 60
 
 

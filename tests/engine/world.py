@@ -24,7 +24,7 @@ from sessions.models import Session
 from sessions.pods.run import object_name
 from sessions.runtime import Runtime, SelfUrl
 from sessions.spec import App, Port
-from sessions.states import IoMode, PullPolicy
+from sessions.states import IoMode
 from sessions.store import LEASE_SECONDS, aread, awrite
 from sessions.supervisor import Lease
 from telorunner import aio
@@ -35,6 +35,7 @@ from telorunner.kube.objects import managed_selector
 from telorunner.localcluster.cluster import ClusterSettings as LocalSettings
 from telorunner.localcluster.cluster import LocalCluster, open_local_cluster
 from telorunner.localcluster.node.images import Images
+from telorunner.values.pullpolicy import PullPolicy
 from tests import fakes
 from tests.fakes import FakeApi, open_fake_api
 from tests.serving import KERNEL_DIR

@@ -63,6 +63,8 @@ async def test_no_way_to_the_cluster_or_to_a_pod_is_through_a_proxy_of_the_envir
         "RUNNER_CLUSTER": "local",
         "RUNNER_BUNDLE_DELIVERY": "fetch",
         "RUNNER_LOCAL_KUBELET_DELAYS": "true",
+        # Docker Hub is asked through the proxy, as it should be.
+        "RUNNER_BASE_IMAGE_CATALOG_ENABLED": "false",
         "NO_PROXY": "",
         "no_proxy": "",
         **dict.fromkeys([*NAMES, *(name.lower() for name in NAMES)], address),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from sessions.pods import reading
 from sessions.pods.reading import Pod
-from sessions.states import PullPolicy
+from telorunner.values.pullpolicy import PullPolicy
 from tests.statuses.pods import (
     BARE_IMAGE,
     PLAIN,

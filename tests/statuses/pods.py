@@ -8,7 +8,8 @@ from typing import Any
 
 from sessions.pods.run import build_bundle_config_map, build_run_pod
 from sessions.spec import App, Limits, RunPodSpec, SessionSpec
-from sessions.states import Delivery, IoMode, Mode, PullPolicy
+from sessions.states import Delivery, IoMode, Mode
+from telorunner.values.pullpolicy import PullPolicy
 
 Manifest = dict[str, Any]
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from telorunner import conf, databases
+from telorunner import conf
 from telorunner.conf import ClusterKind, Settings
+from telorunner.database import settings as database_settings
 from telorunner.errors import ConfigError
 
 VARIABLES = sorted(str(field.validation_alias) for field in Settings.model_fields.values())
@@ -68,7 +69,7 @@ def environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]
     """An environment without any of the runner's variables."""
     for name in VARIABLES:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(conf, "IN_CLUSTER_TOKEN", Path("/nowhere"))
+    monkeypatch.setattr(conf.settings, "IN_CLUSTER_TOKEN", Path("/nowhere"))
     return monkeypatch
 
 
@@ -156,7 +157,7 @@ def test_the_cluster_is_never_one_that_nobody_named(
     environment.setenv("RUNNER_CLUSTER", named)
     environment.setenv("KUBECONFIG", kubeconfig)
     if is_in_cluster:
-        environment.setattr(conf, "IN_CLUSTER_TOKEN", tmp_path)
+        environment.setattr(conf.settings, "IN_CLUSTER_TOKEN", tmp_path)
     settings = conf.load()
     assert settings.cluster == kind
     assert settings.host == ("127.0.0.1" if kind == "local" else "0.0.0.0")  # noqa: S104 - the documented default
@@ -226,27 +227,27 @@ def test_secrets_do_not_show(environment: pytest.MonkeyPatch) -> None:
 )
 def test_a_database_that_cannot_be_used_is_refused_without_its_password(url: str) -> None:
     with pytest.raises(ConfigError, match=r"^DATABASE_URL: ") as caught:
-        databases.configure(url, Path("/data"))
+        database_settings.configure(url, Path("/data"))
     assert "hunter2" not in str(caught.value)
 
 
 def test_sqlite_lies_in_the_data_folder_by_default() -> None:
-    settings: dict[str, Any] = databases.configure("", Path("/data"))
-    assert databases.sqlite_file(settings) == Path("/data/telorunner.sqlite3")
+    settings: dict[str, Any] = database_settings.configure("", Path("/data"))
+    assert database_settings.sqlite_file(settings) == Path("/data/telorunner.sqlite3")
     assert settings["OPTIONS"]["transaction_mode"] == "IMMEDIATE"
     assert "journal_mode=WAL" in settings["OPTIONS"]["init_command"]
 
 
 def test_postgresql_has_a_pool_and_bounded_waits() -> None:
     url = "postgresql://u:p@db:5433/x?sslmode=require&options=-c%20search_path%3Dy"
-    settings = databases.configure(url, Path("/data"))
+    settings = database_settings.configure(url, Path("/data"))
     assert (settings["HOST"], settings["PORT"], settings["NAME"]) == ("db", 5433, "x")
     assert settings["CONN_MAX_AGE"] == 0
     options = settings["OPTIONS"]
     assert options["sslmode"] == "require"
-    assert options["connect_timeout"] == databases.POSTGRES_CONNECT_SECONDS
+    assert options["connect_timeout"] == database_settings.POSTGRES_CONNECT_SECONDS
     assert options["options"] == "-c search_path=y -c statement_timeout=15000"
-    assert options["pool"]["timeout"] == databases.POSTGRES_POOL_SECONDS
-    assert options["pool"]["reconnect_timeout"] < databases.POSTGRES_POOL_SECONDS
+    assert options["pool"]["timeout"] == database_settings.POSTGRES_POOL_SECONDS
+    assert options["pool"]["reconnect_timeout"] < database_settings.POSTGRES_POOL_SECONDS
     assert settings["CONN_HEALTH_CHECKS"] is True
-    assert databases.sqlite_file(settings) is None
+    assert database_settings.sqlite_file(settings) is None

@@ -17,8 +17,9 @@ from sessions import bundles
 from sessions.pods.fetch import FETCH_SCRIPT
 from sessions.pods.run import build_run_pod, literal
 from sessions.spec import App, Limits, RunPodSpec, SessionSpec
-from sessions.states import Delivery, Mode, PullPolicy
+from sessions.states import Delivery, Mode
 from telorunner.localcluster.node.images import WGET, make_tools
+from telorunner.values.pullpolicy import PullPolicy
 
 SESSION_ID = "abcdefghijkl"
 TOKEN = "0123456789abcdef" * 3

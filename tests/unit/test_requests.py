@@ -9,10 +9,11 @@ import pytest
 
 from sessions.actions.create import Wanted
 from sessions.requests import parse_create, parse_probe
-from sessions.requests.parsing import MAX_VARIABLE_BYTES
 from sessions.spec import Port
-from sessions.states import IoMode, Protocol, PullPolicy
+from sessions.states import IoMode, Protocol
 from telorunner.errors import InvalidRequest
+from telorunner.values.env import MAX_VARIABLE_BYTES
+from telorunner.values.pullpolicy import PullPolicy
 from tests.builders import ENTRY, HELLO, IMAGE, create_body, make_bundle
 
 APP = {"name": "web", "entryRelativePath": ENTRY}

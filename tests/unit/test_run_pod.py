@@ -20,7 +20,8 @@ from sessions.pods.run import (
 )
 from sessions.pods.script import START_SCRIPT
 from sessions.spec import App, Limits, Port, RunPodSpec, SessionSpec
-from sessions.states import IoMode, Mode, Protocol, PullPolicy
+from sessions.states import IoMode, Mode, Protocol
+from telorunner.values.pullpolicy import PullPolicy
 
 SESSION_ID = "abcdefghijkl"
 LABELS = {
