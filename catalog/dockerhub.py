@@ -16,9 +16,9 @@ from typing import Any
 import httpx
 import orjson
 
-from catalog.tags import Tag, is_tag
+from catalog.tags import Tag
 from telorunner.errors import RunnerError
-from telorunner.values.image import parse_image
+from telorunner.values.image import is_tag, parse_image
 
 REQUEST_SECONDS = 10.0
 PAGE_TAGS = 100

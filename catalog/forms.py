@@ -25,8 +25,6 @@ else:
     _AppForm = _TermsForm = forms.ModelForm
 
 MAX_PORT = 65_535
-# The terms are part of each answer of /v1/capabilities.
-MAX_BODY_LENGTH = 100_000
 
 NAME_PROBLEM = (
     "The name must be a lower-case DNS label: letters, digits and “-”, at most 63, first and last"
@@ -60,17 +58,7 @@ class AppForm(_AppForm):
 
     class Meta:
         model = App
-        fields = (
-            "name",
-            "title",
-            "description",
-            "image",
-            "pull_policy",
-            "port",
-            "allow_root",
-            "enabled",
-            "position",
-        )
+        fields = actions.APP_FIELDS
         widgets: ClassVar = {
             "description": forms.Textarea(attrs={"rows": 3, "class": "vLargeTextField"}),
             "image": forms.TextInput(attrs={"class": "vLargeTextField"}),
@@ -127,9 +115,9 @@ class PublishTermsForm(_TermsForm):
     """A text that becomes the current terms."""
 
     body = forms.CharField(
-        # NB: white space is part of the text, which the version is derived from.
+        # NB: white space is part of the text, which the version is derived from. Its length is the
+        # action's to check, in the characters that are kept.
         strip=False,
-        max_length=MAX_BODY_LENGTH,
         widget=forms.Textarea(attrs={"rows": 25, "class": "vLargeTextField"}),
         help_text="Markdown. HTML in it is shown as text; images are not shown.",
     )

@@ -46,11 +46,11 @@ class Revision(models.Model):
 class CatalogQuerySet(models.QuerySet[Row]):
     """Rows whose changes are noted."""
 
-    def update(self, **changes: Any) -> int:
+    def update(self, **values: Any) -> int:
         """Change all of them."""
         with transaction.atomic(using=self.db):
             Revision.rise()
-            return super().update(**changes)
+            return super().update(**values)
 
     update.alters_data = True  # type: ignore[attr-defined] # as Django marks its own
 

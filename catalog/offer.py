@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from catalog import sealed, tags
 from catalog.models import App, BaseImage, BaseImageTag, Terms
 from telorunner.conf import Settings
-from telorunner.values.image import ImageReference, parse_image
+from telorunner.values.image import ImageReference, parsed_or_none
 from telorunner.values.pullpolicy import PullPolicy
 
 
@@ -64,11 +64,10 @@ class Offer:
 
     def image(self, wanted: str) -> str | None:
         """Return the offered image that a reference names, in the operator's spelling."""
-        try:
-            reference = parse_image(wanted)
-        except ValueError:
+        reference = parsed_or_none(wanted)
+        if reference is None:
             return None
-        return next((image for image in self.images if parse_image(image) == reference), None)
+        return next((image for image in self.images if parsed_or_none(image) == reference), None)
 
 
 def read_offer(config: Settings) -> Offer:
@@ -122,11 +121,8 @@ def _once(references: Iterable[str]) -> Iterable[str]:
     """Leave out what names the same image as one before it, and what names none."""
     seen: set[ImageReference] = set()
     for text in references:
-        try:
-            reference = parse_image(text)
-        except ValueError:
-            # The form refuses it; a row that came another way offers nothing.
-            continue
-        if reference not in seen:
+        reference = parsed_or_none(text)
+        # The form refuses what is none; a row that came another way offers nothing.
+        if reference is not None and reference not in seen:
             seen.add(reference)
             yield text

@@ -12,9 +12,9 @@ from datetime import datetime
 
 from django.utils import timezone
 
-from catalog import dockerhub, refreshing
+from catalog import dockerhub, refreshrow
 from catalog.dockerhub import HubUnavailable
-from catalog.refreshing import Claim
+from catalog.refreshrow import Claim
 from telorunner import aio
 from telorunner.conf import Settings
 from telorunner.database import access
@@ -73,9 +73,9 @@ class Refresher:
 
     async def _claim(self) -> Claim | None:
         # NB: read first, for a write would take SQLite's one turn every second.
-        if not await access.aread(refreshing.is_due, self._config, self._now()):
+        if not await access.aread(refreshrow.is_due, self._config, self._now()):
             return None
-        return await access.awrite(refreshing.claim, self._config, self._now())
+        return await access.awrite(refreshrow.claim, self._config, self._now())
 
     async def _refresh(self, claimed: Claim) -> None:
         try:
@@ -84,7 +84,7 @@ class Refresher:
             # Else the next process would wait until the claim expires.
             with suppress(Exception):
                 await aio.finish(
-                    access.awrite(refreshing.release, claimed),
+                    access.awrite(refreshrow.release, claimed),
                     name="release the refresh of tags",
                     timeout_seconds=RELEASE_SECONDS,
                 )
@@ -109,7 +109,7 @@ class Refresher:
     async def _fail(self, claimed: Claim, problem: str, retry_after_seconds: float = 0.0) -> None:
         self._is_failing = True
         await access.awrite(
-            refreshing.record_failure,
+            refreshrow.record_failure,
             claimed,
             problem,
             self._now(),
@@ -119,10 +119,10 @@ class Refresher:
     async def _succeed(self, claimed: Claim, fetched: dockerhub.Fetched | None) -> None:
         is_changed = False
         if fetched is None:
-            await access.awrite(refreshing.record_same, claimed, self._now())
+            await access.awrite(refreshrow.record_same, claimed, self._now())
         else:
             is_changed = await access.awrite(
-                refreshing.record_list, self._config, claimed, fetched, self._now()
+                refreshrow.record_list, self._config, claimed, fetched, self._now()
             )
         if is_changed or self._is_failing:
             repository = self._config.base_image_repo

@@ -20,12 +20,14 @@ from telorunner.conf.catalog import SeededApp
 from telorunner.database import access
 from telorunner.errors import ConfigError
 from telorunner.values import terms
-from telorunner.values.image import ImageReference, parse_image
+from telorunner.values.image import parse_image, parsed_or_none
 from telorunner.values.pullpolicy import PullPolicy
 
 logger = logging.getLogger(__name__)
 
-MAX_TERMS_BYTES = 2**20
+# NB: a character has 4 bytes at most, and an end of a line, which is one of them, may have 2; in
+# front may stand a sign of 3.
+_MAX_TERMS_BYTES = 4 * terms.MAX_BODY_LENGTH + 3
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,7 @@ def seed(config: Settings) -> None:
     """Bring the catalog's rows of the environment in line with it.
 
     Raises:
-        ConfigError: The file of the terms cannot be used, or their version is of another text.
+        ConfigError: The terms or their file cannot be used, or their version is of another text.
         Unavailable: The database cannot be reached.
     """
     given = _read_terms(config)
@@ -108,8 +110,12 @@ def _opened(env: Mapping[str, str]) -> dict[str, str] | None:
 
 def _read_terms(config: Settings) -> _GivenTerms | None:
     """Return the terms that the environment gives, if it gives any; a file wins over a body."""
-    body = config.terms_body if config.terms_file is None else _read_file(config.terms_file)
+    variable, body = "RUNNER_TERMS_BODY", config.terms_body
+    if config.terms_file is not None:
+        variable, body = "RUNNER_TERMS_FILE", _read_file(config.terms_file)
     body = terms.normalise(body)
+    if problem := terms.body_problem(body):
+        raise ConfigError(f"{variable}: {problem}")
     if not body.strip():
         return None
     version = config.terms_version or terms.derive_version(body)
@@ -122,11 +128,11 @@ def _read_file(path: Path) -> str:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ConfigError("RUNNER_TERMS_FILE: must be a file, not a folder or a device")
         with path.open("rb") as file:
-            content = file.read(MAX_TERMS_BYTES + 1)
+            content = file.read(_MAX_TERMS_BYTES + 1)
     except OSError as exc:
         raise ConfigError(f"RUNNER_TERMS_FILE: cannot be read: {exc.strerror}") from exc
-    if len(content) > MAX_TERMS_BYTES:
-        raise ConfigError("RUNNER_TERMS_FILE: must be a file of at most 1 MiB")
+    if len(content) > _MAX_TERMS_BYTES:
+        raise ConfigError(f"RUNNER_TERMS_FILE: {terms.TOO_LONG}")
     try:
         # Editors that mark UTF-8 by a sign in front do not mean it as text.
         text = content.decode("utf-8-sig")
@@ -176,7 +182,7 @@ def _seed_image(reference: str) -> Iterator[str]:
     """Write the row of RUNNER_IMAGE, unless an operator's own names the same image."""
     wanted = parse_image(reference)
     own = BaseImage.objects.filter(is_from_environment=False)
-    same = next((row for row in own if _is_image(row.reference, wanted)), None)
+    same = next((row for row in own if parsed_or_none(row.reference) == wanted), None)
     rows = list(BaseImage.objects.filter(is_from_environment=True).order_by("id"))
     kept = None if same or not rows else rows[0]
     for row in rows:
@@ -192,17 +198,11 @@ def _seed_image(reference: str) -> Iterator[str]:
         )
 
 
-def _is_image(text: str, wanted: ImageReference) -> bool:
-    try:
-        return parse_image(text) == wanted
-    except ValueError:
-        return False
-
-
 def _write(row: App | Terms | BaseImage, values: Mapping[str, Any]) -> None:
     """Save a row that is new, or whose values differ; the rest is no change."""
     different = [name for name, value in values.items() if getattr(row, name) != value]
     if different or row.pk is None:
         for name in different:
             setattr(row, name, values[name])
-        row.save()
+        # NB: nothing else of a row that is there: a create may have counted an acceptance since.
+        row.save(update_fields=different if row.pk else None)

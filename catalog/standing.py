@@ -1,18 +1,15 @@
-"""How base images and fetched tags stand: offered, or why not; and hiding tags from the offer.
+"""How base images and fetched tags stand: offered, or why not.
 
 It says of single rows what `catalog.offer` computes of all of them, which alone decides.
 """
 
-from collections.abc import Iterable
 from dataclasses import replace
 from enum import StrEnum
-
-from django.db import transaction
 
 from catalog import tags
 from catalog.models import BaseImage, BaseImageTag
 from telorunner.conf import Settings
-from telorunner.values.image import ImageReference, parse_image
+from telorunner.values.image import ImageReference, is_tag, parsed_or_none
 
 _NO_RULES = tags.TagRules(is_pinned_only=False, excludes_sha=False, excludes_prerelease=False)
 
@@ -101,10 +98,10 @@ def tag_standings(config: Settings) -> dict[TagStanding, list[int]]:
 
 def image_standing(row: BaseImage, config: Settings) -> ImageStanding:
     """Return how an entry of the base images stands."""
-    reference = _parsed(row.reference)
+    reference = parsed_or_none(row.reference)
     if reference is None:
         return ImageStanding.MALFORMED
-    if reference == _parsed(config.image):
+    if reference == parsed_or_none(config.image):
         return ImageStanding.DEFAULT
     if not config.base_image_catalog_enabled:
         return ImageStanding.OFF
@@ -116,17 +113,7 @@ def image_standing(row: BaseImage, config: Settings) -> ImageStanding:
 def same_image(reference: ImageReference, *, except_id: int | None) -> BaseImage | None:
     """Return another entry that names the same image, however it is spelled."""
     others = (row for row in BaseImage.objects.all() if row.pk != except_id)
-    return next((row for row in others if _parsed(row.reference) == reference), None)
-
-
-def set_hidden(ids: Iterable[int], *, is_hidden: bool) -> list[BaseImageTag]:
-    """Hide tags from the offer, or show them again; return those that were not so already."""
-    with transaction.atomic():
-        rows = BaseImageTag.objects.filter(pk__in=list(ids), hidden=not is_hidden)
-        changed = list(rows)
-        if changed:
-            rows.update(hidden=is_hidden)
-    return changed
+    return next((row for row in others if parsed_or_none(row.reference) == reference), None)
 
 
 def _row_standing(row: BaseImageTag, config: Settings) -> TagStanding | None:
@@ -138,7 +125,7 @@ def _row_standing(row: BaseImageTag, config: Settings) -> TagStanding | None:
         return TagStanding.GONE
     if row.hidden:
         return TagStanding.HIDDEN
-    return None if tags.is_tag(row.name) else TagStanding.MALFORMED
+    return None if is_tag(row.name) else TagStanding.MALFORMED
 
 
 def _kind_standing(name: str, rules: tags.TagRules) -> TagStanding | None:
@@ -155,10 +142,3 @@ def _place_standing(place: int | None, limit: int) -> TagStanding:
     if place is None:
         return TagStanding.FILTERED
     return TagStanding.OFFERED if place < limit else TagStanding.BEYOND
-
-
-def _parsed(text: str) -> ImageReference | None:
-    try:
-        return parse_image(text)
-    except ValueError:
-        return None

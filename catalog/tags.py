@@ -14,10 +14,10 @@ from datetime import UTC, datetime
 import regex
 
 from telorunner.conf import Settings
+from telorunner.values.image import is_tag
 
 logger = logging.getLogger(__name__)
 
-_TAG = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}", re.ASCII)
 _PINNED = re.compile(r"[0-9]+\.[0-9]+\.[0-9]+(?:[-.].+)?", re.ASCII)
 _SHA = re.compile(r"(?:sha-)?[0-9a-f]{7,}", re.ASCII | re.IGNORECASE)
 # Also with what numbers it: rc1, rc.1, next.5, canary.0a1b2c3.
@@ -72,14 +72,6 @@ def rules_of(config: Settings) -> TagRules:
         exclude=config.base_image_exclude,
         limit=config.base_image_limit,
     )
-
-
-def is_tag(name: str) -> bool:
-    """Tell whether a text has the form of a tag.
-
-    Source: https://github.com/distribution/reference (grammar).
-    """
-    return _TAG.fullmatch(name) is not None
 
 
 def select(fetched: Iterable[Tag], rules: TagRules) -> Selection:

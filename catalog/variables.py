@@ -13,6 +13,7 @@ from telorunner.secretbox import CannotOpen
 from telorunner.values import env
 
 TOTAL_PROBLEM = "All variables together, with their names, must be at most 1 MiB."
+NUMBER_PROBLEM = f"There must be at most {env.MAX_APP_VARIABLES} variables."
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,10 @@ def problems(stored: Mapping[str, str], change: EnvChange) -> list[str]:
         elif problem := env.value_problem(value) or env.size_problem(name, value):
             found.append(f"{name}: {problem}.")
     kept = {name: _open(text) or "" for name, text in _kept(stored, change).items()}
-    sizes = [env.size_bytes(*variable) for variable in {**kept, **change.values}.items()]
+    whole = {**kept, **change.values}
+    if len(whole) > env.MAX_APP_VARIABLES:
+        found.append(NUMBER_PROBLEM)
+    sizes = [env.size_bytes(*variable) for variable in whole.items()]
     if sum(sizes) > env.MAX_TOTAL_BYTES:
         found.append(TOTAL_PROBLEM)
     return found

@@ -42,7 +42,8 @@ class Session(models.Model):
     exit_code = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True, help_text="Why the session failed, as clients read it.")
     image = models.CharField(max_length=512)
-    # The app of the catalog that it runs; the name stays when the app is deleted.
+    # The app of the catalog that it runs now; None again from its end on, so that what asks for an
+    # app's sessions, or deletes an app, meets live ones only. The name stays.
     catalog_app = models.ForeignKey(
         App, null=True, blank=True, on_delete=models.SET_NULL, related_name="sessions"
     )
@@ -95,6 +96,12 @@ class Session(models.Model):
             # What admission counts and evicts.
             models.Index(
                 fields=["status", "ended_at"], name="session_retained", condition=Q(evicted_at=None)
+            ),
+            # What engines look for every few seconds: what other processes have evicted since.
+            models.Index(
+                fields=["evicted_at"],
+                name="session_evicted",
+                condition=Q(evicted_at__isnull=False),
             ),
             # What the admin filters its list by: each gives the rows in the list's order.
             models.Index(fields=["status", "-created_at"], name="session_by_status"),

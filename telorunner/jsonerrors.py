@@ -1,20 +1,25 @@
 """Errors at the edge: whatever fails inside, the client reads the contract's JSON.
 
 An ASGI middleware. It replaces the HTML error pages of frameworks, debug pages included, answers
-for an application that raised, and for what the server refused. The admin keeps its own pages for
-mistakes of its user.
+for an application that raised, and for what the server refused. What Django makes a page of its own
+of, as in the admin, is told by its cause: a database that is away is no error of ours. The admin
+keeps its own pages for mistakes of its user.
 """
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
+from django.core.signals import got_request_exception
+from django.dispatch import receiver
+from django.http import HttpRequest
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from telorunner.drf import JSON_TYPE, REFUSAL_KEY, error_headers, error_of_status
-from telorunner.errors import InternalError, RunnerError
+from telorunner.drf import JSON_TYPE, REFUSAL_KEY, error_headers, error_of_status, translate
+from telorunner.errors import RunnerError
 
 logger = logging.getLogger(__name__)
 
@@ -23,6 +28,8 @@ logger = logging.getLogger(__name__)
 _BODY_METHODS = frozenset({"POST", "PUT", "PATCH"})
 _API_PREFIX = "/v1/"
 ADMIN_PREFIX = "/admin"
+# In a request's scope: a list of the errors that Django has made pages of.
+_FAILURES_KEY = "telorunner.failures"
 _FIRST_ERROR = 400
 _FIRST_SERVER_ERROR = 500
 _HTML_TYPES = (b"text/html", b"text/plain")
@@ -38,6 +45,15 @@ def answer(error: RunnerError, *, headers: Mapping[str, str] | None = None) -> R
         headers={**error_headers(error), **(headers or {})},
         media_type=JSON_TYPE,
     )
+
+
+@receiver(got_request_exception)
+def _note_failure(request: HttpRequest | None = None, **_: Any) -> None:
+    """Keep what an exception is to be told as; Django's page says only that there was one."""
+    failure = sys.exc_info()[1]
+    scope: Mapping[str, Any] = getattr(request, "scope", {})
+    if isinstance(failure, Exception) and _FAILURES_KEY in scope:
+        scope[_FAILURES_KEY].append(translate(failure))
 
 
 def _is_told_later(scope: Scope) -> bool:
@@ -60,15 +76,16 @@ class JsonErrors:
         if refusal is not None and not _is_told_later(scope):
             await answer(refusal)(scope, receive, send)
             return
-        guarded = _GuardedSend(send, self._may_pass(scope))
+        failures: list[RunnerError] = []
+        guarded = _GuardedSend(send, self._may_pass(scope), failures)
         try:
-            await self._app(scope, receive, guarded)
-        except Exception:
+            await self._app({**scope, _FAILURES_KEY: failures}, receive, guarded)
+        except Exception as exc:
             logger.exception("A request failed.")
             if guarded.has_started:
                 # What was sent cannot be taken back; the server breaks the connection off.
                 raise
-            await answer(InternalError())(scope, receive, send)
+            await answer(translate(exc))(scope, receive, send)
 
     def _may_pass(self, scope: Scope) -> Callable[[int], bool]:
         path = scope["path"]
@@ -82,11 +99,17 @@ class JsonErrors:
 
 
 class _GuardedSend:
-    """An application's `send`, which swaps an HTML error page for JSON of the same status."""
+    """An application's `send`, which swaps an HTML error page for JSON.
 
-    def __init__(self, send: Send, may_pass: Callable[[int], bool]) -> None:
+    It is of the same status, unless what failed is known by then and has another.
+    """
+
+    def __init__(
+        self, send: Send, may_pass: Callable[[int], bool], failures: Sequence[RunnerError]
+    ) -> None:
         self._send: Callable[[Message], Awaitable[None]] = send
         self._may_pass = may_pass
+        self._failures = failures
         self._is_replaced = False
         self.has_started = False
 
@@ -109,14 +132,23 @@ class _GuardedSend:
         return status >= _FIRST_ERROR and is_page and not self._may_pass(status)
 
     async def _replace(self, status: int, headers: list[tuple[bytes, bytes]]) -> None:
-        error = error_of_status(status)
+        is_failure = status >= _FIRST_SERVER_ERROR
+        # NB: the last one is what the page is about.
+        error = self._failures[-1] if is_failure and self._failures else error_of_status(status)
         body = orjson.dumps(error.body())
+        told = {
+            "content-type": JSON_TYPE,
+            "content-length": str(len(body)),
+            **error_headers(error),
+        }
         kept = [(name, value) for name, value in headers if name in _KEPT_HEADERS]
-        added = {"content-type": JSON_TYPE, "content-length": str(len(body))}
+        added = {name.lower().encode(): value.encode() for name, value in told.items()}
+        for name, _ in kept:
+            added.pop(name, None)
         start: dict[str, Any] = {
             "type": "http.response.start",
-            "status": error.http_status if status >= _FIRST_SERVER_ERROR else status,
-            "headers": kept + [(name.encode(), value.encode()) for name, value in added.items()],
+            "status": error.http_status if is_failure else status,
+            "headers": [*kept, *added.items()],
         }
         await self._send(start)
         await self._send({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""Encryption at rest for session environments.
+"""Encryption at rest for whatever is kept and may be secret, such as variables and tokens.
 
 Keys are derived from Django's secret keys, which are passed in: the first one seals, any of them
 opens. It knows no Django and keeps nothing.

@@ -3,7 +3,6 @@
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.contrib.admin.actions import delete_selected
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponseBase
@@ -13,6 +12,7 @@ from django.views.decorators.debug import sensitive_post_parameters, sensitive_v
 
 from catalog import actions
 from catalog.admin.origin import ManagedFilter
+from catalog.admin.refusals import TellsRefusals
 from catalog.forms import AppForm
 from catalog.models import App
 from catalog.variables import NO_CHANGE, EnvChange
@@ -28,7 +28,7 @@ _Session = App._meta.get_field("sessions").related_model
 
 
 @admin.register(App)
-class AppAdmin(_ModelAdmin):
+class AppAdmin(TellsRefusals, _ModelAdmin):
     """Apps that clients start by name."""
 
     form = AppForm
@@ -67,7 +67,8 @@ class AppAdmin(_ModelAdmin):
         live = _Session._default_manager.filter(catalog_app=OuterRef("pk"), ended_at=None)
         counted = live.order_by().values("catalog_app").annotate(number=Count("pk"))
         number = Coalesce(Subquery(counted.values("number")), 0)
-        return super().get_queryset(request).annotate(live_session_count=number)
+        rows: QuerySet[App] = super().get_queryset(request)
+        return rows.annotate(live_session_count=number)
 
     @admin.display(description="used by", ordering="live_session_count")
     def live_sessions(self, app: App) -> str:
@@ -157,7 +158,7 @@ class AppAdmin(_ModelAdmin):
             sentence = actions.APP_IS_MANAGED.format(name=managed.name)
             self.message_user(request, sentence, messages.ERROR)
             return None
-        return delete_selected(self, request, queryset)
+        return self.delete_together(request, queryset)
 
     def _set_enabled(
         self, request: HttpRequest, queryset: QuerySet[App], *, is_enabled: bool

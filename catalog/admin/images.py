@@ -4,14 +4,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 from django.contrib import admin, messages
-from django.contrib.admin.actions import delete_selected
 from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.db.models import Case, F, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.utils.formats import date_format
 
-from catalog import refreshing, standing
+from catalog import actions, refreshrow, standing
+from catalog.admin.refusals import TellsRefusals
 from catalog.imageforms import BaseImageForm
 from catalog.models import BaseImage, BaseImageTag
 from catalog.offer import offered_images
@@ -27,10 +27,6 @@ else:
     _Mixin = object
 
 REFRESH_ACTION = "refresh_base_images"
-IS_MANAGED = (
-    "{reference} is managed by the environment of the runner: change RUNNER_IMAGE and restart the "
-    "runner."
-)
 IS_OFF = "Base images are switched off: RUNNER_BASE_IMAGE_CATALOG_ENABLED is false."
 IS_ASKED = "The tags are fetched anew, which takes some seconds: reload this page to see."
 IS_REFUSED = "Docker Hub wants not to be asked before {until} UTC; it is asked then."
@@ -46,7 +42,7 @@ class _WithRefresh(_Mixin):
         if request.method == "POST" and request.POST.get("action") == REFRESH_ACTION:
             return self._refresh(request)
         context = {
-            "refresh": refreshing.read_state(settings.RUNNER),
+            "refresh": refreshrow.read_state(settings.RUNNER),
             "may_refresh": self.has_refresh_permission(request),
             "refresh_action": REFRESH_ACTION,
             "offered": offered_images(settings.RUNNER),
@@ -68,7 +64,7 @@ class _WithRefresh(_Mixin):
             raise PermissionDenied
         if not settings.RUNNER.base_image_catalog_enabled:
             self.message_user(request, IS_OFF, messages.ERROR)
-        elif until := refreshing.ask(settings.RUNNER):
+        elif until := refreshrow.ask(settings.RUNNER):
             shown = date_format(until, "Y-m-d H:i:s")
             self.message_user(request, IS_REFUSED.format(until=shown), messages.WARNING)
         else:
@@ -77,7 +73,7 @@ class _WithRefresh(_Mixin):
 
 
 @admin.register(BaseImage)
-class BaseImageAdmin(_WithRefresh, _ImageAdmin):
+class BaseImageAdmin(TellsRefusals, _WithRefresh, _ImageAdmin):
     """The operators' own base images; the environment's stands first and can only be looked at."""
 
     form = BaseImageForm
@@ -112,16 +108,29 @@ class BaseImageAdmin(_WithRefresh, _ImageAdmin):
         is_ours = obj is None or not obj.is_from_environment
         return is_ours and super().has_delete_permission(request, obj)
 
+    def save_model(self, request: HttpRequest, obj: BaseImage, form: Any, change: bool) -> None:
+        """Save by the action."""
+        actions.save_base_image(obj)
+
+    def delete_model(self, request: HttpRequest, obj: BaseImage) -> None:
+        """Delete by the action."""
+        actions.delete_base_image(obj.pk)
+
+    def delete_queryset(self, request: HttpRequest, queryset: QuerySet[BaseImage]) -> None:
+        """Delete by the action."""
+        for image in queryset:
+            actions.delete_base_image(image.pk)
+
     @admin.action(description="Delete selected base images", permissions=["delete"])
     def delete_selected(
         self, request: HttpRequest, queryset: QuerySet[BaseImage]
     ) -> HttpResponseBase | None:
         """Ask for confirmation, unless one of them is the environment's."""
         if managed := queryset.filter(is_from_environment=True).first():
-            sentence = IS_MANAGED.format(reference=managed.reference)
+            sentence = actions.IMAGE_IS_MANAGED.format(reference=managed.reference)
             self.message_user(request, sentence, messages.ERROR)
             return None
-        return delete_selected(self, request, queryset)
+        return self.delete_together(request, queryset)
 
 
 class OfferedFilter(admin.SimpleListFilter):
@@ -191,7 +200,7 @@ class BaseImageTagAdmin(_WithRefresh, _TagAdmin):
 
     def save_model(self, request: HttpRequest, obj: BaseImageTag, form: Any, change: bool) -> None:
         """Write nothing but the mark: the rest may have been fetched anew meanwhile."""
-        standing.set_hidden([obj.pk], is_hidden=obj.hidden)
+        actions.set_tags_hidden([obj.pk], is_hidden=obj.hidden)
 
     @admin.action(description="Hide selected tags", permissions=["change"])
     def hide_tags(self, request: HttpRequest, queryset: QuerySet[BaseImageTag]) -> None:
@@ -207,7 +216,7 @@ class BaseImageTagAdmin(_WithRefresh, _TagAdmin):
         self, request: HttpRequest, queryset: QuerySet[BaseImageTag], *, is_hidden: bool
     ) -> None:
         ids = list(queryset.values_list("pk", flat=True))
-        changed = standing.set_hidden(ids, is_hidden=is_hidden)
+        changed = actions.set_tags_hidden(ids, is_hidden=is_hidden)
         said = "Hidden." if is_hidden else "Shown again."
         assert request.user.pk is not None  # noqa: S101 # for the type checker
         LogEntry.objects.log_actions(request.user.pk, changed, CHANGE, said)

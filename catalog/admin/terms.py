@@ -20,8 +20,10 @@ from django.utils.safestring import SafeString
 
 from catalog import actions, markdown
 from catalog.admin.origin import ManagedFilter
-from catalog.forms import MAX_BODY_LENGTH, EditTermsForm, PublishTermsForm
+from catalog.admin.refusals import TellsRefusals
+from catalog.forms import EditTermsForm, PublishTermsForm
 from catalog.models import Terms
+from telorunner.values.terms import body_problem
 
 if TYPE_CHECKING:
     _ModelAdmin = admin.ModelAdmin[Terms]
@@ -49,7 +51,7 @@ class CurrentFilter(admin.BooleanFieldListFilter):
 
 
 @admin.register(Terms)
-class TermsAdmin(_ModelAdmin):
+class TermsAdmin(TellsRefusals, _ModelAdmin):
     """Versions of the usage terms, of which one is current or none."""
 
     list_display = (
@@ -217,9 +219,8 @@ class TermsAdmin(_ModelAdmin):
         if not (self.has_add_permission(request) or self.has_change_permission(request)):
             raise PermissionDenied
         body = request.POST.get("body", "")
-        if len(body) > MAX_BODY_LENGTH:
-            text = f"The text has more than {MAX_BODY_LENGTH} characters."
-            return HttpResponseBadRequest(text, content_type="text/plain")
+        if problem := body_problem(body):
+            return HttpResponseBadRequest(f"The text {problem}.", content_type="text/plain")
         return HttpResponse(markdown.render(body))
 
     def withdraw_view(self, request: HttpRequest) -> HttpResponseBase:

@@ -65,9 +65,11 @@ def create(wanted: Wanted, config: Settings, *, accepted_terms: str = "") -> Cre
         Unavailable: The database cannot be reached.
     """
     running = runtime.current()
-    terms_version = registration.require_terms(accepted_terms, cache.current_offer(config))
+    # Once: what the terms and the image are compared with was offered at one moment.
+    offer = cache.current_offer(config)
+    terms_version = registration.require_terms(accepted_terms, offer)
     bundle = bundles.check(wanted.files, _entries(wanted))
-    image = offers.offered_image(wanted.image, config)
+    image = offers.offered_image(wanted.image, offer)
     _refuse_watch(wanted)
     apps = _apps(wanted, bundle)
     archive = bundles.pack(bundle.files)

@@ -8,7 +8,6 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from django.db import IntegrityError
 from django.utils import timezone
 
 from catalog import cache
@@ -82,15 +81,13 @@ def create_app(
 
     def look_again() -> None:
         """Refuse what another process took out of the catalog since this one read it."""
-        if not AppRow.objects.filter(id=app.id, enabled=True).exists():
+        # NB: locked before any row of a session, in the order of whoever deletes the app; its
+        # key may still be referred to. On SQLite the transaction itself is that lock.
+        rows = AppRow.objects.select_for_update(no_key=True)
+        if rows.filter(id=app.id, enabled=True).first() is None:
             raise _unknown(offer, without=name)
 
-    try:
-        return registration.register(running, config, new, first=look_again)
-    except IntegrityError:
-        # It may have been deleted between that look and the commit.
-        store.read(look_again)
-        raise
+    return registration.register(running, config, new, first=look_again)
 
 
 def _unknown(offer: Offer, *, without: str = "") -> UnknownApp:

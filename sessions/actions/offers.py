@@ -9,14 +9,12 @@ from telorunner.errors import InvalidConfig
 from telorunner.values.pullpolicy import PullPolicy
 
 
-def offered_image(wanted: str, config: Settings) -> str:
+def offered_image(wanted: str, offer: Offer) -> str:
     """Return the offered image that a reference names, in the operator's spelling.
 
     Raises:
         InvalidConfig: None is that image; the message lists them.
-        Unavailable: The database cannot be reached.
     """
-    offer = current_offer(config)
     image = offer.image(wanted)
     if image is None:
         raise InvalidConfig(f"This image is not offered. Allowed: {', '.join(offer.images)}.")

@@ -6,6 +6,7 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
+from catalog import cache
 from sessions import runtime, store
 from sessions.actions import offers
 from sessions.models import Session
@@ -78,7 +79,8 @@ def probe(image: str, config: Settings) -> dict[str, Any]:
     """
     until = time.monotonic() + PROBE_SECONDS
     try:
-        access.read_within(DATABASE_SECONDS, offers.offered_image, image, config)
+        offer = access.read_within(DATABASE_SECONDS, cache.current_offer, config)
+        offers.offered_image(image, offer)
     except InvalidConfig as exc:
         return _needs_setup([("/config/image", exc.message)])
     running = runtime.current()

@@ -7,7 +7,7 @@ from sessions import store
 from sessions.actions.stop import stop
 from sessions.models import Session
 from sessions.states import LIVE
-from telorunner.errors import RunnerError
+from telorunner.errors import RunnerError, Unavailable
 
 
 @dataclass(frozen=True)
@@ -26,19 +26,31 @@ class Stopped:
 
 
 def stop_all(session_ids: Sequence[str], *, by: str) -> Stopped:
-    """Ask sessions to stop, one after the other; `by` is the user name of who asks."""
+    """Ask sessions to stop, one after the other; `by` is the user name of who asks.
+
+    While the database cannot be reached the rest is not tried: each would wait for it anew.
+    """
     asked: list[str] = []
     failed: list[str] = []
     problem = ""
-    for session_id in session_ids:
+    for place, session_id in enumerate(session_ids):
         try:
             if stop(session_id, by=by):
                 asked.append(session_id)
+        except Unavailable as exc:
+            failed += session_ids[place:]
+            problem = str(exc)
+            break
         except RunnerError as exc:
             failed.append(session_id)
             problem = str(exc)
-    others = [one for one in session_ids if one not in {*asked, *failed}]
-    live = store.read(_live_among, others) if others else set()
+    tried = {*asked, *failed}
+    others = [one for one in session_ids if one not in tried]
+    try:
+        live = store.read(_live_among, others) if others else set()
+    except Unavailable as exc:
+        # What was asked is the caller's to write down all the same.
+        failed, others, live, problem = failed + others, [], set(), str(exc)
     return Stopped(
         asked=tuple(asked),
         stopping=tuple(one for one in others if one in live),

@@ -16,7 +16,7 @@ from sessions import store
 from sessions.admin import wording
 from sessions.models import Bundle, Session
 from sessions.spec import SessionSpec
-from sessions.states import StatusKind
+from sessions.states import Delivery, StatusKind
 from telorunner import secretbox
 
 MAX_LISTED_FILES = 200
@@ -105,7 +105,8 @@ class SessionPage:
         bundles = Bundle.objects.filter(session=session.pk).values_list("files", flat=True)
         files = bundles.first()
         if files is None:
-            return "dropped"
+            has_none = session.spec.get("delivery") == Delivery.NONE
+            return NONE if has_none else "dropped"
         shown = [f"{one['path']} ({wording.size(one['size'])})" for one in files[:MAX_LISTED_FILES]]
         left_out = len(files) - len(shown)
         return _lines([*shown, f"and {left_out} more"] if left_out else shown)

@@ -21,6 +21,10 @@ class Migration(migrations.Migration):
         ),
         migrations.AddIndex(
             model_name='session',
+            index=models.Index(condition=models.Q(('evicted_at__isnull', False)), fields=['evicted_at'], name='session_evicted'),
+        ),
+        migrations.AddIndex(
+            model_name='session',
             index=models.Index(fields=['status', '-created_at'], name='session_by_status'),
         ),
         migrations.AddIndex(

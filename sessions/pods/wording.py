@@ -7,7 +7,7 @@ cluster has it all.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sessions.pods import reading
@@ -15,7 +15,7 @@ from sessions.pods.app import APP_LABEL
 from sessions.pods.fetch import FETCH_CONTAINER
 from sessions.pods.reading import Pod
 from sessions.pods.run import SESSION_CONTAINER
-from telorunner.values.image import DEFAULT_REGISTRY, parse_image
+from telorunner.values.image import DEFAULT_REGISTRY, ImageReference, parsed_or_none
 
 AGAIN = "start the session again"
 
@@ -177,7 +177,8 @@ def pod_advice(pod: Pod, message: str) -> str:
 def _own_names(pod: Pod) -> list[tuple[re.Pattern[str], str]]:
     namespace = re.escape(reading.section(pod, "metadata").get("namespace") or "")
     node = re.escape(reading.section(pod, "spec").get("nodeName") or "")
-    names: list[tuple[re.Pattern[str], str]] = []
+    # NB: these first; an image's name may begin with the namespace's.
+    names = [(pattern, _HIDDEN) for pattern in _image_patterns(pod)] if is_app(pod) else []
     if namespace:
         names += [
             (re.compile(rf"(?<![\w.-]){namespace}/"), ""),
@@ -185,23 +186,44 @@ def _own_names(pod: Pod) -> list[tuple[re.Pattern[str], str]]:
         ]
     if node:
         names.append((re.compile(rf"(?<![\w.-]){node}(?![\w-])"), _HIDDEN))
-    if is_app(pod):
-        names += [(re.compile(re.escape(name)), _HIDDEN) for name in _image_names(pod)]
     return names
 
 
-def _image_names(pod: Pod) -> list[str]:
-    """Return what names the image of an app, which clients are never told: the longest first."""
-    names = set[str]()
+def _image_patterns(pod: Pod) -> Iterator[re.Pattern[str]]:
+    """Yield what finds the image of an app, which clients are never told: the longest name first.
+
+    A name without registry, path and tag may be any word: it is hidden only where a sentence quotes
+    it, other than as a command that was to be run, or says that it must not be pulled.
+    """
+    names, hosts = set[str](), set[str]()
     for container in reading.section(pod, "spec").get("containers") or []:
         image = container.get("image") or ""
         names.add(image)
-        try:
-            parsed = parse_image(image)
-        except ValueError:
-            continue
-        path = f"{parsed.registry}/{parsed.repository}"
-        names |= {f"{path}:{parsed.tag}", f"{path}@{parsed.digest}", path}
-        if parsed.registry != DEFAULT_REGISTRY:
-            names.add(parsed.registry)
-    return sorted(names - {""}, key=len, reverse=True)
+        if parsed := parsed_or_none(image):
+            names |= _spellings(parsed)
+            hosts |= _hosts(parsed)
+    for name in sorted((names | hosts) - {""}, key=len, reverse=True):
+        escaped = re.escape(name)
+        if name in hosts or "/" in name or ":" in name:
+            yield re.compile(rf"(?<![\w.-]){escaped}(?![\w-]|\.\w)")
+        else:
+            quoted = rf"(?<!exec: [\"'`])(?<=[\"'`]){escaped}(?=[\"'`])"
+            yield re.compile(rf"{quoted}|(?<=denied for ){escaped}(?![\w-])")
+
+
+def _spellings(image: ImageReference) -> set[str]:
+    """Return how runtimes may write the name of an image."""
+    path = f"{image.registry}/{image.repository}"
+    names = {path, image.repository, image.repository.removeprefix("library/")}
+    if image.tag:
+        names.add(f"{path}:{image.tag}")
+    if image.digest:
+        names.add(f"{path}@{image.digest}")
+    return names
+
+
+def _hosts(image: ImageReference) -> set[str]:
+    """Return the registry, also as a name server is asked for it: without its port."""
+    if image.registry == DEFAULT_REGISTRY:
+        return set()
+    return {image.registry, re.sub(r":[0-9]+$", "", image.registry)}

@@ -96,13 +96,15 @@ def _transition(engine_id: str, session_id: str, fence: int, status: Status) -> 
         changes["started_at"] = now
         changes["endpoints"] = [dict(endpoint) for endpoint in status.endpoints]
     if status.kind.is_terminal:
-        # What the session was given is erased with its end; nobody owns it any more.
+        # What the session was given is erased with its end; nobody owns it any more, and it runs
+        # no app of the catalog.
         changes |= {
             "ended_at": now,
             "exit_code": status.code,
             "message": storable(status.message or ""),
             "env_sealed": b"",
             "engine": None,
+            "catalog_app": None,
         }
     rows = Session.objects.filter(
         id=session_id, engine=engine_id, fence=fence, status__in=allowed_before(status.kind)

@@ -87,6 +87,9 @@ def _apps(value: object) -> object:
         where = [part for part in error["loc"] if part != "[key]"]
         raise ValueError(_sentence(where, _message(error))) from None
     for name, app in apps.items():
+        if len(app.env) > env.MAX_APP_VARIABLES:
+            problem = f"must have at most {env.MAX_APP_VARIABLES} variables"
+            raise ValueError(_sentence([name, "env"], problem))
         for variable, text in app.env.items():
             if problem := _env_problem(variable, text):
                 raise ValueError(_sentence([name, "env", variable], problem))

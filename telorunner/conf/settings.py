@@ -62,8 +62,8 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", validation_alias="LOG_LEVEL"
     )
-    display_name: str = Field(default="Telo Runner", validation_alias="RUNNER_DISPLAY_NAME")
-    description: str = Field(
+    display_name: Text = Field(default="Telo Runner", validation_alias="RUNNER_DISPLAY_NAME")
+    description: Text = Field(
         default="Runs the Telo application in a cloud environment",
         validation_alias="RUNNER_DESCRIPTION",
     )

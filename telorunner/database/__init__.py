@@ -1,1 +1,1 @@
-"""The one database: its settings, and the one way to it."""
+"""The one database: its settings, and the way to it."""

@@ -1,8 +1,10 @@
-"""The one way to the database: which thread work runs in, and what its failures become.
+"""The way to the database: which thread work runs in, and what its failures become.
 
-On SQLite every write goes through one thread with a connection that stays open: writers in many
-threads only wait for each other's lock, in no order and with ever longer sleeps. On PostgreSQL
-each caller writes by itself. The threads are this module's; `close()` ends them.
+On SQLite every write of sessions, and whatever else comes this way, goes through one thread with a
+connection that stays open: writers in many threads only wait for each other's lock, in no order and
+with ever longer sleeps. On PostgreSQL each caller writes by itself. The admin's own requests write
+by themselves on either; `telorunner.jsonerrors` tells what becomes of them when the database is
+away. The threads are this module's; `close()` ends them.
 """
 
 import asyncio

@@ -25,6 +25,8 @@ def prepared_by_one() -> Iterator[None]:
     """Wait until no other process prepares the database, and keep them waiting meanwhile.
 
     The calling thread's connection holds the lock: it goes with the process, however that ends.
+    Its statements may take as long as they need: an index of millions of rows, or a table that an
+    older process has not let go of yet.
 
     Raises:
         OperationalError: The database cannot be reached.
@@ -35,10 +37,13 @@ def prepared_by_one() -> Iterator[None]:
             return
         _lock()
         try:
+            _execute("SET statement_timeout = 0")
             yield
         finally:
             # A connection that broke has let go by itself.
             if connection.is_usable():
+                # Back to what it was opened with: the pool lends it to others.
+                _execute("RESET statement_timeout")
                 _ask("SELECT pg_advisory_unlock(%s)")
     finally:
         # The thread needs no connection any more, and the pool has only so many.
@@ -52,6 +57,11 @@ def _lock() -> None:
             logger.info("Waiting for another process to prepare the database.")
         is_waiting = True
         time.sleep(LOOK_SECONDS)
+
+
+def _execute(statement: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
 
 
 def _ask(statement: str) -> bool:

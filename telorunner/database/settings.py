@@ -23,6 +23,16 @@ SQLITE_PRAGMAS = "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA for
 POSTGRES_CONNECT_SECONDS = 5
 POSTGRES_STATEMENT_SECONDS = 15
 POSTGRES_POOL_SIZE = 16
+# A host that vanishes without a word: what is sent to it is acknowledged in this time, and so are
+# the probes while an answer is waited for, or the connection is broken. Else a thread would hang
+# for as long as the kernel sends again: a quarter of an hour. Source: the PostgreSQL manual, libpq,
+# "Parameter Key Words".
+POSTGRES_VANISHED = {
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
 # Time to get a connection out of the pool: less than a client waits for an answer.
 POSTGRES_POOL_SECONDS = 5
 # How long the pool tries by itself to connect anew. It waits longer and longer between its tries,
@@ -76,7 +86,8 @@ def _sqlite(name: str) -> dict[str, Any]:
 
 def _postgres(parsed: dict[str, Any]) -> dict[str, Any]:
     options = dict(parsed.get("OPTIONS", {}))
-    options.setdefault("connect_timeout", POSTGRES_CONNECT_SECONDS)
+    for name, value in {"connect_timeout": POSTGRES_CONNECT_SECONDS, **POSTGRES_VANISHED}.items():
+        options.setdefault(name, value)
     timeout = f"-c statement_timeout={POSTGRES_STATEMENT_SECONDS * 1000}"
     options["options"] = f"{options['options']} {timeout}" if "options" in options else timeout
     options["pool"] = {

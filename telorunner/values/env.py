@@ -12,6 +12,8 @@ MAX_NAME_LENGTH = 256
 # MAX_ARG_STRLEN of Linux, 128 KiB, counts the "=" and the NUL behind them too.
 MAX_VARIABLE_BYTES = 131_072 - 2
 MAX_TOTAL_BYTES = 1_048_576
+# Of one app: its form has a field for each and more, and Django reads at most 1000 of a form.
+MAX_APP_VARIABLES = 400
 
 
 def name_problem(name: str) -> str:

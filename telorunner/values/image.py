@@ -36,6 +36,11 @@ class ImageReference:
         return self.repository.removeprefix("library/")
 
 
+def is_tag(text: str) -> bool:
+    """Tell whether a text has the form of a tag."""
+    return _TAG.fullmatch(text) is not None
+
+
 def parse_image(text: str) -> ImageReference:
     """Parse an image reference.
 
@@ -53,7 +58,7 @@ def parse_image(text: str) -> ImageReference:
     else:
         registry, path = DEFAULT_REGISTRY, rest
     path, colon, tag = path.partition(":")
-    if colon and _TAG.fullmatch(tag) is None:
+    if colon and not is_tag(tag):
         raise ValueError("not an image reference: its tag is malformed")
     if _REGISTRY.fullmatch(registry) is None:
         raise ValueError("not an image reference: its registry is malformed")
@@ -63,3 +68,11 @@ def parse_image(text: str) -> ImageReference:
         registry = DEFAULT_REGISTRY
         path = path if "/" in path else f"library/{path}"
     return ImageReference(registry, path, tag or ("" if digest else "latest"), digest)
+
+
+def parsed_or_none(text: str) -> ImageReference | None:
+    """Parse an image reference; None: the text is none."""
+    try:
+        return parse_image(text)
+    except ValueError:
+        return None

@@ -9,7 +9,7 @@ The functions are synchronous, and a transaction is their caller's: `telorunner.
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db.models import F
@@ -34,10 +34,13 @@ _MAX_SOURCE_LENGTH = 512
 
 @dataclass(frozen=True)
 class Claim:
-    """The right to fetch, until it expires; `etag` is that of the list which is kept."""
+    """The right to fetch, until it expires.
 
-    token: str
-    claimed_at: datetime
+    `asked_at` is the wish that it answers, if any; `etag` is that of the list which is kept.
+    """
+
+    token: str = field(repr=False)
+    asked_at: datetime | None = None
     etag: str = ""
 
 
@@ -86,7 +89,7 @@ def _take(row: TagRefresh, config: Settings, now: datetime) -> Claim | None:
         return None
     # What was not modified is worth nothing where the rows are gone.
     etag = str(changes.get("etag", row.etag))
-    return Claim(token, now, etag if _listed(config).exists() else "")
+    return Claim(token, row.asked_at, etag if _listed(config).exists() else "")
 
 
 def release(claimed: Claim) -> None:
@@ -219,8 +222,10 @@ def _finish(claimed: Claim, now: datetime, **found: object) -> bool:
     mine = TagRefresh.objects.filter(id=_ROW, claim=claimed.token)
     if not mine.update(claim="", claimed_until=None, tried_at=now, **outcome):
         return False
-    # What was asked for while the fetch ran may be about what it came too early for.
-    TagRefresh.objects.filter(id=_ROW, asked_at__lte=claimed.claimed_at).update(asked_at=None)
+    # NB: that very wish and no other: what was asked for while the fetch ran may be about what it
+    # came too early for. Which is older is not compared, for each time is of its process's clock.
+    if claimed.asked_at is not None:
+        TagRefresh.objects.filter(id=_ROW, asked_at=claimed.asked_at).update(asked_at=None)
     return True
 
 

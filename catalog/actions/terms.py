@@ -1,25 +1,12 @@
-"""What operators may do with the catalog, and what the web side notes in it.
-
-Views, admin and commands decide nothing: they call these. Each change is one transaction, and the
-row of `Revision`, which each raises first, makes operators who act at once wait for each other.
-What the environment manages is refused here, whatever a form says.
-"""
-
-from collections.abc import Iterable
+"""What operators may do with usage terms, and the count of who accepted them."""
 
 from django.db import models, transaction
 from django.db.models import F
-from django.views.decorators.debug import sensitive_variables
 
-from catalog import variables
-from catalog.models import App, Revision, Terms
-from telorunner.errors import RunnerError
+from catalog.actions.refusal import ChangeRefused
+from catalog.models import Revision, Terms
 from telorunner.values import terms
 
-APP_IS_GONE = "Somebody has deleted this app meanwhile."
-APP_IS_MANAGED = (
-    "{name} is managed by the environment of the runner: change RUNNER_APPS and restart the runner."
-)
 TERMS_ARE_GONE = "Somebody has deleted this version meanwhile."
 TERMS_ARE_MANAGED = (
     "The current terms are managed by the environment of the runner: change RUNNER_TERMS_FILE or"
@@ -42,95 +29,14 @@ TERMS_HAVE_CHANGED = "Somebody has changed which terms are current meanwhile: lo
 TERMS_WERE_ACCEPTED = "Version {version} was accepted by clients, and is kept as what they read."
 
 
-class ChangeRefused(RunnerError):
-    """The catalog is not changed like this.
-
-    `field` names what in a form it is about; empty: the whole.
-    """
-
-    def __init__(self, message: str, *, field: str = "") -> None:
-        super().__init__(message)
-        self.field = field
-
-
-@sensitive_variables()
-def save_app(app: App, change: variables.EnvChange = variables.NO_CHANGE) -> None:
-    """Write an app and its variables; the values that are kept are sealed with the newest key.
-
-    Raises:
-        ChangeRefused: The environment manages it, it is gone, or a variable cannot be used.
-    """
-    with transaction.atomic():
-        stored = check_app(app.pk)
-        env = stored.env if stored else {}
-        if problems := variables.problems(env, change):
-            raise ChangeRefused(" ".join(problems), field="variables")
-        app.env = variables.applied(env, change)
-        # What the environment has under a new name is found when the runner starts.
-        app.shadows_environment = bool(
-            stored and stored.shadows_environment and stored.name == app.name
-        )
-        app.save()
-
-
-def check_app(app_id: int | None) -> App | None:
-    """Return an app as it is now, None for a new one; the caller holds the transaction.
-
-    Raises:
-        ChangeRefused: The environment manages it, or it is gone.
-    """
-    # NB: first, so that nobody changes the row between this and the caller's writing it.
-    Revision.rise()
-    if app_id is None:
-        return None
-    stored = App.objects.filter(pk=app_id).first()
-    if stored is None:
-        raise ChangeRefused(APP_IS_GONE)
-    if stored.is_from_environment:
-        raise ChangeRefused(APP_IS_MANAGED.format(name=stored.name))
-    return stored
-
-
-def delete_app(app_id: int) -> None:
-    """Delete an app; its sessions go on, and keep its name.
-
-    Raises:
-        ChangeRefused: The environment manages it.
-    """
-    with transaction.atomic():
-        Revision.rise()
-        # NB: with its row locked, a create that has its session's row, which names this one, is
-        # waited for, and the update that takes the name's reference away finds it.
-        app = App.objects.select_for_update().filter(pk=app_id).first()
-        if app is None:
-            return
-        if app.is_from_environment:
-            raise ChangeRefused(APP_IS_MANAGED.format(name=app.name))
-        app.delete()
-
-
-def set_apps_enabled(app_ids: Iterable[int], *, is_enabled: bool) -> int:
-    """Offer apps, or offer them no more; return how many. What runs goes on.
-
-    Raises:
-        ChangeRefused: The environment manages one of them; none was changed.
-    """
-    with transaction.atomic():
-        Revision.rise()
-        apps = App.objects.filter(pk__in=list(app_ids))
-        if managed := apps.filter(is_from_environment=True).first():
-            raise ChangeRefused(APP_IS_MANAGED.format(name=managed.name))
-        return apps.update(enabled=is_enabled)
-
-
 def publish_terms(title: str, body: str, version: str = "") -> Terms:
     """Make a text the current terms, and return its row; without a version one is derived.
 
     A version that is there already becomes current again if it is of the same text.
 
     Raises:
-        ChangeRefused: The version is of another text or malformed, there is no text, or the
-            environment manages the current terms.
+        ChangeRefused: The version is of another text or malformed, there is no text or too much
+            of it, or the environment manages the current terms.
     """
     with transaction.atomic():
         check_terms(body, version)
@@ -151,6 +57,8 @@ def check_terms(body: str, version: str = "") -> None:
     _hold_terms()
     if not body.strip():
         raise ChangeRefused(BODY_IS_EMPTY, field="body")
+    if problem := terms.body_problem(body):
+        raise ChangeRefused(f"The text {problem}.", field="body")
     if problem := terms.version_problem(version):
         raise ChangeRefused(f"The version {problem}.", field="version")
     wanted = version or terms.derive_version(body)
@@ -178,7 +86,8 @@ def edit_terms(terms_id: int, title: str, body: str, version: str = "") -> Terms
         if terms.normalise(row.body) != terms.normalise(body):
             return publish_terms(title, body, version)
         row.title = title
-        row.save()
+        # NB: without the number of acceptances, which a create may have raised since.
+        row.save(update_fields=["title"])
     return row
 
 
@@ -225,7 +134,7 @@ def withdraw_terms(version: str) -> Terms:
         if row is None:
             raise ChangeRefused(TERMS_HAVE_CHANGED)
         row.is_current = False
-        row.save()
+        row.save(update_fields=["is_current"])
     return row
 
 
@@ -277,4 +186,5 @@ def _make_current(row: Terms) -> None:
     # NB: in this order; no two rows may be current even for a moment.
     Terms.objects.filter(is_current=True).exclude(pk=row.pk).update(is_current=False)
     row.is_current = True
-    row.save()
+    # NB: of a row that is there not the number of acceptances: a create may have raised it since.
+    row.save(update_fields=["title", "is_current"] if row.pk else None)
