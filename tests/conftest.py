@@ -51,6 +51,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if reason and "e2e" in item.keywords:
             item.add_marker(pytest.mark.skip(reason=reason))
+        if {"db", "transactional_db"} <= set(getattr(item, "fixturenames", ())):
+            # Django would empty every table after it, what migrations have put there with them.
+            raise pytest.UsageError(f"{item.nodeid} uses both db and transactional_db")
         # What repeats by the fixture `times` is what --full-counts is for.
         if "times" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.load)

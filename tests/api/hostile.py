@@ -122,7 +122,7 @@ class World:
     def _count(self) -> tuple[int, int, int, int]:
         gc.collect()
         tasks = len(asyncio.all_tasks())
-        return tasks, _descriptors(), len(self.server.transports), len(self.server.connections)
+        return tasks, len(_open_files()), len(self.server.transports), len(self.server.connections)
 
     def settle(self, *, at_most: tuple[int, int, int, int]) -> None:
         """Wait until there is no more of anything than before; fail where it never comes."""
@@ -132,19 +132,19 @@ class World:
                 async with asyncio.timeout(SETTLE_SECONDS):
                     while _exceeds(self._count(), at_most):  # noqa: ASYNC110 - it has no event
                         await asyncio.sleep(0.05)
-            assert not _exceeds(self._count(), at_most), (self._count(), at_most)
+            assert not _exceeds(self._count(), at_most), (self._count(), at_most, _open_files())
 
         on_loop(wait())
 
 
-def _descriptors() -> int:
-    """Return how many files are open, but for those of the database's pool of threads."""
-    count = 0
+def _open_files() -> list[str]:
+    """Return what is open, but for the files of the database's pool of threads."""
+    found = []
     for name in os.listdir("/proc/self/fd"):
         # One that is listed may be closed by now, as the listing's own is.
         with suppress(OSError):
-            count += "sqlite" not in os.readlink(f"/proc/self/fd/{name}")
-    return count
+            found.append(os.readlink(f"/proc/self/fd/{name}"))
+    return sorted(name for name in found if "sqlite" not in name)
 
 
 def _exceeds(counts: tuple[int, ...], bounds: tuple[int, ...]) -> bool:

@@ -12,7 +12,7 @@ from sessions import store
 from sessions.models import Bundle, Session
 from sessions.spec import App as Application
 from sessions.spec import Port
-from sessions.states import Mode, StatusKind
+from sessions.states import Delivery, Mode, StatusKind
 from tests.builders import make_spec
 from tests.sessionrows import full_spec, make_row, save_row
 
@@ -87,7 +87,8 @@ def test_a_long_failure_is_cut_in_the_list_and_whole_on_the_page(admin_client: A
 
 def test_the_list_says_how_long_a_session_was_there(admin_client: Any) -> None:
     assert "1 min 5 s" in row_of(admin_client, save_row("exited"))
-    live = save_row("running", created_at=NOW - timedelta(hours=2, minutes=7))
+    since = datetime.now(UTC) - timedelta(hours=2, minutes=7, seconds=20)
+    live = save_row("running", created_at=since)
     assert "2 h 7 min" in row_of(admin_client, live)
 
 
@@ -225,6 +226,12 @@ def test_the_page_lists_files_with_their_sizes(admin_client: Any) -> None:
     shown = field(page_of(admin_client, session), "files")
     assert shown.startswith("0.yaml (2 KiB) 1.yaml (2 KiB)")
     assert shown.endswith("199.yaml (2 KiB) and 50 more")
+
+
+def test_the_page_says_whether_a_session_that_has_no_files_had_any(admin_client: Any) -> None:
+    of_app = save_row(spec=full_spec(delivery=Delivery.NONE))
+    assert field(page_of(admin_client, of_app), "files") == "none"
+    assert field(page_of(admin_client, save_row()), "files") == "dropped"
 
 
 def test_the_page_names_what_is_in_env_and_no_value(admin_client: Any) -> None:

@@ -13,6 +13,7 @@ from django.test.utils import CaptureQueriesContext
 
 from sessions.admission import random_id
 from sessions.models import Session
+from sessions.store import retention
 from tests.sessionrows import make_row, save_row
 
 pytestmark = pytest.mark.django_db
@@ -160,6 +161,16 @@ def test_every_question_of_the_list_has_an_index(admin_client: Client, history: 
         else:
             read = sum(rows_read(statement) for statement in statements)
             assert read < MAX_ROWS_READ, (name, read)
+
+
+def test_what_was_evicted_since_a_time_has_an_index(history: int) -> None:
+    with CaptureQueriesContext(connection) as asked:
+        assert retention._evicted_since(NOW + timedelta(minutes=1)) == []
+    (statement,) = (one["sql"] for one in asked.captured_queries)
+    if connection.vendor == "sqlite":
+        assert "session_evicted" in "\n".join(explain(statement))
+    else:
+        assert rows_read(statement) == 0
 
 
 def steps(client: Client, query: dict[str, str]) -> int:

@@ -1,6 +1,7 @@
 """Stopping sessions from the admin: confirmed, reported, in the history, and as the API does it."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,10 +11,13 @@ from django.contrib.auth import get_user_model
 from django.contrib.auth.models import Permission
 from django.contrib.messages import get_messages
 from django.contrib.sessions.models import Session as LogIn
+from django.db import OperationalError, connection
 from django.test import Client
 
 from sessions import store
+from sessions.actions.staff import stop_all
 from sessions.models import Session
+from telorunner.errors import Unavailable
 from tests.sessionrows import save_row
 
 # The action writes in a thread of its own, which sees only what is committed.
@@ -211,8 +215,6 @@ def test_no_other_method_stops(client: Client) -> None:
 
 
 def test_a_database_that_takes_no_wish_is_told_in_words(client: Client) -> None:
-    from django.db import connection
-
     session = save_row("running")
     client.get(LIST_URL)
     token = client.cookies["csrftoken"].value
@@ -233,7 +235,58 @@ def test_a_database_that_takes_no_wish_is_told_in_words(client: Client) -> None:
 
 
 def _execute(statement: str) -> None:
-    from django.db import connection
-
     with connection.cursor() as cursor:
         cursor.execute(statement)
+
+
+class Away:
+    """Fails the statements of a kind from one of them on, as a database that is away does."""
+
+    def __init__(self, *parts: str, first_failing: int = 1) -> None:
+        self._parts = parts
+        self._first_failing = first_failing
+        self.seen = 0
+
+    def __call__(
+        self, execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any
+    ) -> Any:
+        if all(part in sql for part in self._parts):
+            self.seen += 1
+            if self.seen >= self._first_failing:
+                raise OperationalError("away")
+        return execute(sql, params, many, context)
+
+
+@contextmanager
+def for_writes(away: Away) -> Iterator[None]:
+    """Put it before the connection of whatever thread writes."""
+    store.write(lambda: connection.execute_wrappers.append(away))
+    try:
+        yield
+    finally:
+        store.write(lambda: connection.execute_wrappers.remove(away))
+
+
+def test_once_the_database_is_away_no_more_are_tried(client: Client) -> None:
+    ids = [save_row("running").pk for _ in range(5)]
+    away = Away("UPDATE", Session._meta.db_table, first_failing=3)
+    with for_writes(away):
+        stopped = stop_all(ids, by="ada")
+    assert away.seen == 3
+    assert (stopped.asked, stopped.failed) == (tuple(ids[:2]), tuple(ids[2:]))
+    assert (stopped.stopping, stopped.ended) == ((), ())
+    assert stopped.problem == str(Unavailable())
+    assert sorted(wishes()) == sorted(ids[:2])
+
+
+def test_what_was_asked_is_in_the_history_though_the_others_cannot_be_read(client: Client) -> None:
+    asked, ended = save_row("running"), save_row("exited")
+    fields = {"_selected_action": [asked.pk, ended.pk], "confirmed": "yes"}
+    with connection.execute_wrapper(Away("SELECT", '"id" IN', '"status" IN')):
+        answer = send(client, LIST_URL, action="stop_sessions", **fields)
+    assert said(answer) == [
+        "1 session was asked to stop.",
+        f"1 session was not asked to stop: {Unavailable()}",
+    ]
+    assert LogEntry.objects.get().object_id == asked.pk
+    assert wishes() == {asked.pk: "ada"}

@@ -1,23 +1,28 @@
 """POST /v1/apps/{name}/sessions: what is accepted, what becomes of it, and what is refused."""
 
+import asyncio
 import logging
 import re
+import threading
+import time
 from typing import Any
 
 import httpx
 import pytest
-from django.db import IntegrityError
+from django.db import connection
 
 from catalog.models import App as AppRow
-from sessions import admission, store
+from sessions import store
 from sessions.models import Bundle, Session
 from sessions.runtime import Runtime
-from sessions.spec import App, Port, SessionSpec
+from sessions.spec import STOPPED, App, Port, SessionSpec, Status, exited, failed
 from sessions.states import Delivery, Mode, Protocol
 from telorunner.values.pullpolicy import PullPolicy
-from tests.builders import create_body, make_new_session, make_settings
+from tests.builders import create_body, make_settings
+from tests.looks import END_SECONDS
 from tests.offered import APP_IMAGE, APP_NAME, offer_app
 from tests.owners import admit, own
+from tests.sessionrows import save_row
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
 
@@ -37,6 +42,22 @@ async def row_of(session_id: str) -> Session:
 
 async def env_of(session_id: str) -> dict[str, str]:
     return store.open_env(bytes((await row_of(session_id)).env_sealed))
+
+
+def until_somebody_waits() -> None:
+    """Wait until PostgreSQL lets a transaction wait for another one's lock."""
+    until = time.monotonic() + END_SECONDS
+    waiting = 0
+    while not waiting:
+        assert time.monotonic() < until
+        # Nothing else tells who waits.
+        time.sleep(0.01)
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+            )
+            (waiting,) = cursor.fetchone()
 
 
 async def test_a_session_is_registered_without_asking_the_cluster(
@@ -339,12 +360,62 @@ async def test_what_is_changed_later_does_not_reach_a_session(client: httpx.Asyn
     assert (await row_of(await start(client))).spec["image"] == "other:1"
 
 
-async def test_an_app_that_is_gone_by_the_commit_cannot_be_written_down(
-    running: Runtime,
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="elsewhere writers take turns")
+async def test_a_create_waits_for_a_deletion_of_its_app_and_is_refused(
+    client: httpx.AsyncClient, settings: Any
 ) -> None:
-    with pytest.raises(IntegrityError):
-        await store.awrite(admission.admit, make_new_session(catalog_app_id=4711), max_sessions=10)
-    assert not await Session.objects.aexists()
+    settings.RUNNER = make_settings(max_sessions=1)
+    app = await offer_app()
+    # What the create evicts refers to the app, so that both want rows of the other's.
+    ended = await store.awrite(save_row, "exited", catalog_app=app, app_name=APP_NAME)
+
+    has_locked, may_go_on = threading.Event(), threading.Event()
+
+    def delete() -> None:
+        """Delete the app in the action's order, and wait in between."""
+        row = AppRow.objects.select_for_update().get(id=app.pk)
+        has_locked.set()
+        assert may_go_on.wait(END_SECONDS)
+        row.delete()
+
+    async with asyncio.timeout(END_SECONDS), asyncio.TaskGroup() as group:
+        group.create_task(store.awrite(delete))
+        assert await asyncio.to_thread(has_locked.wait, END_SECONDS)
+        creation = group.create_task(client.post(PATH))
+        try:
+            await store.aread(until_somebody_waits)
+        finally:
+            may_go_on.set()
+    answer = creation.result()
+    assert (answer.status_code, answer.json()["error"]) == (404, "unknown_app")
+    row = await row_of(ended.pk)
+    assert (row.catalog_app_id, row.evicted_at) == (None, None)
+    assert await Session.objects.acount() == 1
+
+
+@pytest.mark.parametrize("status", [exited(0), failed("because"), STOPPED])
+async def test_an_ended_session_has_the_apps_name_and_refers_to_it_no_more(
+    client: httpx.AsyncClient, status: Status
+) -> None:
+    app = await offer_app()
+    session_id = await start(client)
+    owner = await own(session_id)
+    await owner.run()
+    assert (await row_of(session_id)).catalog_app_id == app.pk
+    await owner.become(status)
+    row = await row_of(session_id)
+    assert (row.status, row.catalog_app_id, row.app_name) == (status.kind, None, APP_NAME)
+
+
+async def test_a_session_that_cannot_be_supervised_refers_to_its_app_no_more(
+    client: httpx.AsyncClient,
+) -> None:
+    await offer_app()
+    session_id = await start(client)
+    owner = await own(session_id)
+    assert await store.fail(owner.engine_id, session_id, "it broke")
+    row = await row_of(session_id)
+    assert (row.catalog_app_id, row.app_name) == (None, APP_NAME)
 
 
 async def test_a_full_runner_refuses_an_app_too(client: httpx.AsyncClient, settings: Any) -> None:

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -11,7 +12,7 @@ from django.conf import settings as django_settings
 from django.contrib.admin.models import LogEntry
 from django.core import serializers
 from django.db import connection
-from django.db.models.signals import pre_save
+from django.db.models.signals import post_delete, pre_save
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
@@ -184,6 +185,18 @@ def test_what_is_kept_counts_for_the_total(admin_client: Client) -> None:
     save(admin_client, app, **typed(), **remove("A0"), **new(1, "B", "x"))
 
 
+def test_an_app_has_as_many_variables_as_its_form_can_send(admin_client: Client) -> None:
+    names = [f"A{i}" for i in range(env.MAX_APP_VARIABLES)]
+    app = make_app(env=dict.fromkeys(names, "x"))
+    sent = {key: text for name in names for key, text in value(name, "y").items()}
+    found = errors(admin_client.post(change_url(app), typed() | new(1, "B", "z")))
+    assert found["variables"][0] == "There must be at most 400 variables."
+    removed = {key: text for name in names[1:] for key, text in remove(name).items()}
+    sent = dict.fromkeys(sent, "") | value("A0", "y") | removed
+    save(admin_client, app, **typed(), **sent, **new(1, "B", "z"))
+    assert opened(app) == {"A0": "y", "B": "z"}
+
+
 def test_a_value_that_is_not_touched_is_kept(admin_client: Client) -> None:
     app = make_app(env={"A": "1", "B": "2"})
     save(admin_client, app, **typed(title="New"), **value("A", ""), **value("B", ""), **new(1))
@@ -217,6 +230,59 @@ def test_what_somebody_else_set_meanwhile_is_kept() -> None:
     actions.save_app(theirs, EnvChange({"B": "2"}))
     actions.save_app(mine, EnvChange({"C": "3"}))
     assert opened(app) == {"A": "1", "B": "2", "C": "3"}
+
+
+def test_what_the_form_has_no_field_for_is_not_written_back() -> None:
+    make_app()
+    stale = App.objects.get()
+    App.objects.update(shadows_environment=True, position=3)
+    stale.is_from_environment, stale.title = True, "New"
+    actions.save_app(stale)
+    stored = App.objects.get()
+    assert (stored.is_from_environment, stored.shadows_environment) == (False, True)
+    assert stored.title == "New"
+
+
+@contextmanager
+def managed_meanwhile(signal: Any, sender: type, name: str) -> Iterator[None]:
+    """Let the environment have an app as soon as something happens to rows of another kind."""
+
+    def manage(**_: object) -> None:
+        App.objects.filter(name=name).update(is_from_environment=True)
+
+    signal.connect(manage, sender=sender)
+    try:
+        yield
+    finally:
+        signal.disconnect(manage, sender=sender)
+
+
+def told(response: Any) -> list[str]:
+    return [str(message) for message in response.context["messages"]]
+
+
+def test_a_deletion_that_is_refused_after_the_question_says_so(admin_client: Client) -> None:
+    app = make_app("own")
+    with managed_meanwhile(pre_save, LogEntry, "own"):
+        url = f"{LIST_URL}{app.pk}/delete/"
+        answer = admin_client.post(url, {"post": "yes"}, follow=True)
+    assert answer.redirect_chain == [(LIST_URL, 302)]
+    assert told(answer) == [actions.APP_IS_MANAGED.format(name="own")]
+    assert App.objects.count() == 1
+    assert not LogEntry.objects.exists()
+
+
+def test_apps_are_deleted_together_or_not_at_all(admin_client: Client) -> None:
+    ids = [make_app(name).pk for name in ("first", "second")]
+    body = {"action": "delete_selected", "_selected_action": ids, "post": "yes"}
+    with managed_meanwhile(post_delete, App, "second"):
+        answer = admin_client.post(LIST_URL, body, follow=True)
+    assert told(answer) == [actions.APP_IS_MANAGED.format(name="second")]
+    assert App.objects.count() == 2
+    assert not LogEntry.objects.exists()
+    answer = admin_client.post(LIST_URL, body, follow=True)
+    assert told(answer) == ["Successfully deleted 2 apps."]
+    assert LogEntry.objects.count() == 2
 
 
 def test_an_app_that_is_gone_is_not_written_again() -> None:

@@ -1,15 +1,22 @@
 """The admin's lists of base images and tags: what they show, allow and refuse."""
 
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from threading import Barrier
 from typing import Any
 
 import pytest
 from django.contrib import admin
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission
+from django.db import connections
+from django.db.models.signals import post_delete, pre_save
 from django.test import Client
 from django.utils import timezone
 
+from catalog import actions
 from catalog.models import BaseImage, BaseImageTag, Revision, TagRefresh
 from catalog.offer import offered_images
 from telorunner.conf import Settings
@@ -21,6 +28,7 @@ IMAGES_URL = "/admin/catalog/baseimage/"
 TAGS_URL = "/admin/catalog/baseimagetag/"
 NOON = datetime(2026, 11, 30, 12, tzinfo=UTC)
 BUTTON = "Refresh now"
+ROUNDS = 5
 
 
 @pytest.fixture(autouse=True)
@@ -176,6 +184,108 @@ def test_own_images_are_deleted_together_after_a_confirmation(admin_client: Any)
     assert BaseImage.objects.count() == 3
     admin_client.post(IMAGES_URL, {**body, "post": "yes"})
     assert BaseImage.objects.get().is_from_environment
+
+
+def refusal(image: BaseImage) -> tuple[str, str]:
+    """Return why an entry is not saved, and which field it is about."""
+    with pytest.raises(actions.ChangeRefused) as caught:
+        actions.save_base_image(image)
+    return caught.value.message, caught.value.field
+
+
+def test_actions_refuse_what_no_form_was_asked_about() -> None:
+    BaseImage.objects.create(reference="own:1")
+    managed = BaseImage.objects.get(is_from_environment=True)
+    is_managed = actions.IMAGE_IS_MANAGED.format(reference=managed.reference)
+    managed.is_from_environment = False
+    assert refusal(managed) == (is_managed, "")
+    with pytest.raises(actions.ChangeRefused) as caught:
+        actions.delete_base_image(managed.pk)
+    assert caught.value.message == is_managed
+    there = "The list has this image already, as own:1."
+    assert refusal(BaseImage(reference="docker.io/own:1")) == (there, "reference")
+    message, field = refusal(BaseImage(reference="a b"))
+    assert field == "reference"
+    assert message.startswith("This must be an image reference such as ")
+    assert BaseImage.objects.count() == 2
+
+
+def test_an_image_that_is_gone_is_not_written_again() -> None:
+    stale = BaseImage.objects.create(reference="own:1")
+    actions.delete_base_image(stale.pk)
+    actions.delete_base_image(stale.pk)
+    assert refusal(BaseImage(pk=stale.pk, reference="own:1")) == (
+        "Somebody has deleted this image meanwhile.",
+        "",
+    )
+    assert BaseImage.objects.count() == 1
+
+
+@contextmanager
+def managed_meanwhile(signal: Any, sender: type, reference: str) -> Iterator[None]:
+    """Let the environment have an entry as soon as something happens to rows of another kind."""
+
+    def manage(**_: object) -> None:
+        BaseImage.objects.filter(reference=reference).update(is_from_environment=True)
+
+    signal.connect(manage, sender=sender)
+    try:
+        yield
+    finally:
+        signal.disconnect(manage, sender=sender)
+
+
+def told(response: Any) -> list[str]:
+    return [str(message) for message in response.context["messages"]]
+
+
+def test_a_deletion_that_is_refused_after_the_question_says_so(admin_client: Any) -> None:
+    row = BaseImage.objects.create(reference="own:1")
+    with managed_meanwhile(pre_save, LogEntry, "own:1"):
+        url = f"{IMAGES_URL}{row.pk}/delete/"
+        answer = admin_client.post(url, {"post": "yes"}, follow=True)
+    assert answer.redirect_chain == [(IMAGES_URL, 302)]
+    assert told(answer) == [actions.IMAGE_IS_MANAGED.format(reference="own:1")]
+    assert BaseImage.objects.filter(pk=row.pk).exists()
+    assert not LogEntry.objects.exists()
+
+
+def test_images_are_deleted_together_or_not_at_all(admin_client: Any) -> None:
+    ids = [BaseImage.objects.create(reference=one).pk for one in ("own:1", "own:2")]
+    body = {"action": "delete_selected", "_selected_action": ids, "post": "yes"}
+    with managed_meanwhile(post_delete, BaseImage, "own:2"):
+        answer = admin_client.post(IMAGES_URL, body, follow=True)
+    assert told(answer) == [actions.IMAGE_IS_MANAGED.format(reference="own:2")]
+    assert BaseImage.objects.filter(pk__in=ids).count() == 2
+    assert not LogEntry.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("second", ["own", "docker.io/library/own:latest"])
+def test_two_admins_who_add_an_image_at_once_have_it_once(
+    django_user_model: Any, second: str
+) -> None:
+    user = django_user_model.objects.create_superuser("adder")
+    clients = [Client(), Client()]
+    for client in clients:
+        client.force_login(user)
+    for _ in range(ROUNDS):
+        BaseImage.objects.filter(is_from_environment=False).delete()
+        barrier = Barrier(2)
+
+        def add(client: Client, reference: str, barrier: Barrier = barrier) -> Any:
+            try:
+                barrier.wait(timeout=10)
+                return add_image(client, reference)
+            finally:
+                connections.close_all()
+
+        with ThreadPoolExecutor(2) as pool:
+            answers = list(pool.map(add, clients, ["own", second]))
+        assert sorted(answer.status_code for answer in answers) == [200, 302]
+        refused = next(answer for answer in answers if answer.status_code == 200)
+        assert "The list has this image already, as " in refused.content.decode()
+        assert BaseImage.objects.filter(is_from_environment=False).count() == 1
 
 
 def test_tags_are_listed_newest_first_with_why_they_are_not_offered(

@@ -1,16 +1,19 @@
 """Terms in the admin: versions are kept, one is current or none, and old ones are read only."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from threading import Barrier
 from typing import Any
 
 import pytest
 from django.contrib.admin.models import LogEntry
-from django.db import connections
+from django.db import connection, connections
+from django.db.models.signals import pre_save
 from django.test import Client
 
 from catalog import actions, cache
+from catalog.forms import PublishTermsForm
 from catalog.models import Revision, Terms
 from telorunner.values.terms import derive_version
 from tests.builders import make_settings
@@ -103,7 +106,7 @@ def test_publishing_keeps_the_version_before(admin_client: Client) -> None:
     [
         (typed(""), "body", "This field is required."),
         (typed(" \n\t"), "body", "The terms need a text."),
-        (typed("x" * 100_001), "body", "Ensure this value has at most 100000 characters"),
+        (typed("x" * 100_001), "body", "The text must be at most 100000 characters long."),
         (typed(title=""), "title", "This field is required."),
         (typed(version="1"), "version", "Version 1 is of another text: give another one."),
         *(
@@ -121,6 +124,16 @@ def test_wrong_terms_are_refused_in_words(
     assert list(found) == [field]
     assert found[field][0].startswith(sentence)
     assert current() == ["1"]
+
+
+def test_a_text_is_as_long_as_it_is_kept(admin_client: Client) -> None:
+    text = "x\n" * 50_000
+    assert admin_client.post(ADD_URL, typed(text)).status_code == 302
+    assert Terms.objects.get().body == text
+    # What a browser counts itself is not what is kept.
+    assert "maxlength" not in str(PublishTermsForm()["body"])
+    previewed = admin_client.post(f"{LIST_URL}preview/", {"body": text.replace("\n", "\r\n")})
+    assert previewed.status_code == 200
 
 
 def test_a_derived_version_that_another_text_was_given_is_refused(admin_client: Client) -> None:
@@ -275,6 +288,25 @@ def test_only_a_version_that_nobody_accepted_is_deleted(admin_client: Client) ->
     assert refusal(lambda: actions.delete_terms(accepted.pk)) == sentence
 
 
+def test_a_version_that_is_accepted_before_it_is_deleted_stays(admin_client: Client) -> None:
+    old = make_terms("1")
+    make_terms("2")
+
+    def accept(**_: object) -> None:
+        actions.count_acceptance("1")
+
+    # The history's entry is written between the page's check and the action's.
+    pre_save.connect(accept, sender=LogEntry)
+    try:
+        answer = admin_client.post(f"{LIST_URL}{old.pk}/delete/", {"post": "yes"}, follow=True)
+    finally:
+        pre_save.disconnect(accept, sender=LogEntry)
+    assert answer.redirect_chain == [(LIST_URL, 302)]
+    assert told(answer) == ["Version 1 was accepted by clients, and is kept as what they read."]
+    assert Terms.objects.filter(version="1").exists()
+    assert not LogEntry.objects.exists()
+
+
 def test_no_versions_are_deleted_in_bulk(admin_client: Client) -> None:
     rows = [make_terms("1"), make_terms("2")]
     data = {"action": "delete_selected", "_selected_action": [row.pk for row in rows]}
@@ -335,7 +367,7 @@ def test_what_is_being_written_is_previewed(admin_client: Client) -> None:
     assert answer.content.decode() == html
     too_long = admin_client.post(f"{LIST_URL}preview/", {"body": "x" * 100_001})
     assert too_long.status_code == 400
-    assert too_long.content.decode() == "The text has more than 100000 characters."
+    assert too_long.content.decode() == "The text must be at most 100000 characters long."
     assert admin_client.get(f"{LIST_URL}preview/").status_code == 405
     assert not Terms.objects.exists()
 
@@ -373,6 +405,63 @@ def test_an_acceptance_is_counted_without_a_change_of_what_is_offered(
     assert counts == {"1": 1, "2": 2}
     page = admin_client.get(LIST_URL).content.decode()
     assert '<td class="field-accepted_count">2</td>' in page
+
+
+@contextmanager
+def accepted_before_a_save(version: str, count: Callable[[str], None]) -> Iterator[None]:
+    """Count an acceptance each time that a row of terms was read and is about to be saved."""
+
+    def accept(**_: object) -> None:
+        count(version)
+
+    pre_save.connect(accept, sender=Terms)
+    try:
+        yield
+    finally:
+        pre_save.disconnect(accept, sender=Terms)
+
+
+def count_elsewhere(version: str) -> None:
+    """Count an acceptance as another process does, and commit it."""
+
+    def count() -> None:
+        try:
+            actions.count_acceptance(version)
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(count).result(timeout=10)
+
+
+CHANGES: list[Callable[[Terms], object]] = [
+    lambda row: actions.edit_terms(row.pk, "New title", row.body),
+    lambda row: actions.withdraw_terms(row.version),
+    lambda row: actions.make_terms_current(row.pk),
+    lambda row: actions.publish_terms("New title", row.body, row.version),
+]
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=["edit", "withdraw", "make current", "publish"])
+def test_an_acceptance_between_reading_and_saving_is_kept(
+    change: Callable[[Terms], object],
+) -> None:
+    row = make_terms("1", accepted_count=3)
+    with accepted_before_a_save("1", actions.count_acceptance):
+        change(row)
+    assert Terms.objects.get().accepted_count == 4
+
+
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="only one writes there at a time")
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("change", CHANGES, ids=["edit", "withdraw", "make current", "publish"])
+def test_an_acceptance_that_another_process_commits_meanwhile_is_kept(
+    change: Callable[[Terms], object],
+) -> None:
+    row = make_terms("1", accepted_count=3)
+    with accepted_before_a_save("1", count_elsewhere):
+        change(row)
+    assert Terms.objects.get().accepted_count == 4
 
 
 @pytest.mark.django_db(transaction=True)

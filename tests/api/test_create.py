@@ -4,9 +4,15 @@ import re
 
 import httpx
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
+from catalog import cache
+from catalog.models import Revision
 from sessions import store
+from sessions.actions.create import create
 from sessions.models import Session
+from sessions.requests import parse_create
 from sessions.runtime import Runtime
 from tests.builders import create_body, make_bundle, make_settings
 from tests.owners import own
@@ -170,3 +176,18 @@ async def test_nothing_is_created_while_the_process_goes_down(
     answer = await client.post("/v1/sessions", json=create_body())
     assert (answer.status_code, answer.json()["error"]) == (503, "stopping")
     assert not await Session.objects.aexists()
+
+
+async def test_what_is_offered_is_looked_at_once(
+    running: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Each look is too old for whoever comes next.
+    monkeypatch.setattr(cache, "LOOK_SECONDS", 0.0)
+    wanted = parse_create(create_body())
+
+    def looks() -> int:
+        with CaptureQueriesContext(connection) as asked:
+            create(wanted, running.config)
+        return sum(Revision._meta.db_table in one["sql"] for one in asked.captured_queries)
+
+    assert await store.aread(looks) == 1

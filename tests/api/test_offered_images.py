@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from catalog import cache
+from catalog.actions import set_tags_hidden
 from catalog.models import BaseImage, BaseImageTag
 from catalog.offer import offered_images, read_offer
 from catalog.standing import (
     ImageStanding,
     TagStanding,
     image_standing,
-    set_hidden,
     tag_standings,
 )
 from telorunner.conf import Settings
@@ -201,10 +201,10 @@ def test_hiding_counts_from_the_next_request_on() -> None:
     config = make_settings()
     assert cache.current_offer(config).image("telorun/node:1.2.3")
     ids = list(BaseImageTag.objects.values_list("pk", flat=True))
-    assert [tag.name for tag in set_hidden(ids, is_hidden=True)] == ["1.2.3"]
+    assert [tag.name for tag in set_tags_hidden(ids, is_hidden=True)] == ["1.2.3"]
     assert cache.current_offer(config).image("telorun/node:1.2.3") is None
-    assert set_hidden(ids, is_hidden=True) == []
-    assert len(set_hidden(ids, is_hidden=False)) == 1
+    assert set_tags_hidden(ids, is_hidden=True) == []
+    assert len(set_tags_hidden(ids, is_hidden=False)) == 1
     assert cache.current_offer(config).image("telorun/node:1.2.3")
 
 

@@ -135,6 +135,8 @@ async def ask_everything(client: httpx.AsyncClient) -> dict[str, httpx.Response]
         "health": client.get("/v1/health"),
         "capabilities": client.get("/v1/capabilities"),
         "probe": client.post("/v1/probe", json={"config": body["config"]}),
+        # Whether that log-in is one, the database knows.
+        "admin": client.get("/admin/", headers={"cookie": f"sessionid={'a' * 32}"}),
     }
     async with asyncio.timeout(PATIENCE_SECONDS), asyncio.TaskGroup() as group:
         tasks = {name: group.create_task(request) for name, request in asked.items()}
@@ -166,7 +168,7 @@ async def test_an_outage_is_told_in_time_and_needs_no_repair(tmp_path: Path) -> 
         # What the catalog's cache has read before is believed for no longer.
         await asyncio.sleep(LOOK_SECONDS)
         answers = await ask_everything(client)
-        for name in ("create", "read", "stop", "events", "capabilities", "probe"):
+        for name in ("create", "read", "stop", "events", "capabilities", "probe", "admin"):
             assert (name, answers[name].status_code) == (name, 503)
             assert answers[name].json() == UNAVAILABLE
             assert int(answers[name].headers["retry-after"]) > 0
@@ -185,6 +187,7 @@ async def assert_all_works(client: httpx.AsyncClient) -> None:
     found = {name: answer.status_code for name, answer in answers.items()}
     assert found["create"] == 201
     assert (found["read"], found["stop"], found["events"]) == (404, 204, 404)
+    assert found["admin"] == 302
     assert answers["ready"].json()["checks"]["database"] == "ok"
 
 

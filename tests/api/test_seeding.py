@@ -9,15 +9,17 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.db.models.signals import pre_save
 
 from catalog import sealed
+from catalog.actions import count_acceptance
 from catalog.models import App, BaseImage, Revision, Terms
 from catalog.offer import read_offer
-from catalog.seeding import MAX_TERMS_BYTES, seed
+from catalog.seeding import seed
 from telorunner.conf import Settings
 from telorunner.conf.catalog import SeededApp
 from telorunner.errors import ConfigError
-from telorunner.values.terms import derive_version
+from telorunner.values.terms import MAX_BODY_LENGTH, derive_version
 from tests.builders import IMAGE, make_settings
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -255,7 +257,7 @@ def test_a_file_that_cannot_be_used_refuses_the_boot(tmp_path: Path, kind: str) 
         case "latin-1":
             path.write_bytes("é".encode("latin-1"))
         case "large":
-            path.write_bytes(b"x" * (MAX_TERMS_BYTES + 1))
+            path.write_bytes(b"x" * (MAX_BODY_LENGTH + 1))
         case "pipe":
             os.mkfifo(path)
         case "NUL":
@@ -273,9 +275,43 @@ def test_a_file_that_cannot_be_used_refuses_the_boot(tmp_path: Path, kind: str) 
 
 def test_the_largest_file_is_taken(tmp_path: Path) -> None:
     file = tmp_path / "terms.md"
-    file.write_bytes(b"x" * MAX_TERMS_BYTES)
+    file.write_bytes(b"\xef\xbb\xbf" + "\U0001f642".encode() * MAX_BODY_LENGTH)
     seed(seeded_terms(file=file))
     assert Terms.objects.get().is_current
+    file.write_bytes(b"\r\n" * (MAX_BODY_LENGTH - 1) + b"x")
+    seed(seeded_terms(file=file))
+    assert len(Terms.objects.get(is_current=True).body) == MAX_BODY_LENGTH
+
+
+@pytest.mark.parametrize("beyond", [1, 10 * MAX_BODY_LENGTH])
+def test_a_text_that_is_too_long_refuses_the_boot(tmp_path: Path, beyond: int) -> None:
+    text = "x" * (MAX_BODY_LENGTH + beyond)
+    file = tmp_path / "terms.md"
+    file.write_text(text)
+    sentence = "must be at most 100000 characters long"
+    with pytest.raises(ConfigError, match=f"^RUNNER_TERMS_FILE: {sentence}$"):
+        seed(seeded_terms(file=file))
+    with pytest.raises(ConfigError, match=f"^RUNNER_TERMS_BODY: {sentence}$"):
+        seed(seeded_terms(body=text))
+    assert not Terms.objects.exists()
+
+
+@pytest.mark.parametrize(
+    "given", [{"body": "Be kind.", "title": "New title"}, {}], ids=["title", "none any more"]
+)
+def test_an_acceptance_during_a_boot_is_kept(given: dict[str, str]) -> None:
+    seed(seeded_terms(body="Be kind."))
+    version = Terms.objects.get().version
+
+    def accept(**_: object) -> None:
+        count_acceptance(version)
+
+    pre_save.connect(accept, sender=Terms)
+    try:
+        seed(seeded_terms(**given))
+    finally:
+        pre_save.disconnect(accept, sender=Terms)
+    assert Terms.objects.get().accepted_count == 1
 
 
 def test_a_changed_text_is_a_new_version_and_the_old_one_stays_in_the_history() -> None:

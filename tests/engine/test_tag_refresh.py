@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from catalog import refreshing
+from catalog import refreshrow
 from catalog.dockerhub import Fetched
 from catalog.models import BaseImageTag, TagRefresh
 from catalog.offer import offered_images
-from catalog.refreshing import Claim, RefreshState
+from catalog.refreshrow import Claim, RefreshState
 from catalog.tags import Tag
 from telorunner.conf import Settings
 from telorunner.database import access
@@ -37,7 +37,7 @@ class Desk:
         self.now = NOW
 
     def claim(self) -> Claim | None:
-        return access.write(refreshing.claim, self.config, self.now)
+        return access.write(refreshrow.claim, self.config, self.now)
 
     def claimed(self) -> Claim:
         claimed = self.claim()
@@ -47,19 +47,19 @@ class Desk:
     def find(self, *names: str, etag: str = '"1"') -> bool:
         """Fetch a list with success; tell whether it is another one."""
         fetched = listed(*names, etag=etag)
-        return access.write(refreshing.record_list, self.config, self.claimed(), fetched, self.now)
+        return access.write(refreshrow.record_list, self.config, self.claimed(), fetched, self.now)
 
     def fail(self, **more: Any) -> None:
-        access.write(refreshing.record_failure, self.claimed(), "It broke.", self.now, **more)
+        access.write(refreshrow.record_failure, self.claimed(), "It broke.", self.now, **more)
 
     def ask(self) -> datetime | None:
-        return access.write(refreshing.ask, self.config, self.now)
+        return access.write(refreshrow.ask, self.config, self.now)
 
     def is_due(self) -> bool:
-        return access.read(refreshing.is_due, self.config, self.now)
+        return access.read(refreshrow.is_due, self.config, self.now)
 
     def state(self) -> RefreshState:
-        return access.read(refreshing.read_state, self.config, self.now)
+        return access.read(refreshrow.read_state, self.config, self.now)
 
     def offered(self) -> list[str]:
         return access.read(offered_images, self.config)
@@ -86,7 +86,7 @@ class TestClaims:
         """On PostgreSQL they are transactions that overlap."""
         async with asyncio.TaskGroup() as group:
             tasks = [
-                group.create_task(access.awrite(refreshing.claim, desk.config, NOW))
+                group.create_task(access.awrite(refreshrow.claim, desk.config, NOW))
                 for _ in range(16)
             ]
         assert sum(task.result() is not None for task in tasks) == 1
@@ -94,7 +94,7 @@ class TestClaims:
     def test_a_claim_keeps_the_others_off_until_it_expires(self, desk: Desk) -> None:
         desk.claimed()
         assert desk.state().is_running
-        desk.now += timedelta(seconds=refreshing.CLAIM_SECONDS - 1)
+        desk.now += timedelta(seconds=refreshrow.CLAIM_SECONDS - 1)
         assert not desk.is_due()
         assert desk.claim() is None
         desk.now += SECOND
@@ -103,18 +103,18 @@ class TestClaims:
         assert desk.claim() is not None
 
     def test_a_claim_lasts_longer_than_the_slowest_fetch(self) -> None:
-        assert refreshing.CLAIM_SECONDS > 5 * 10 + 30
+        assert refreshrow.CLAIM_SECONDS > 5 * 10 + 30
 
     def test_what_comes_after_the_claim_was_taken_over_counts_for_nothing(self, desk: Desk) -> None:
         late = desk.claimed()
-        desk.now += timedelta(seconds=refreshing.CLAIM_SECONDS)
+        desk.now += timedelta(seconds=refreshrow.CLAIM_SECONDS)
         assert desk.find("1.1.0")
         assert not access.write(
-            refreshing.record_list, desk.config, late, listed("1.0.0"), desk.now
+            refreshrow.record_list, desk.config, late, listed("1.0.0"), desk.now
         )
-        access.write(refreshing.record_failure, late, "It broke.", desk.now)
-        access.write(refreshing.record_same, late, desk.now)
-        access.write(refreshing.release, late)
+        access.write(refreshrow.record_failure, late, "It broke.", desk.now)
+        access.write(refreshrow.record_same, late, desk.now)
+        access.write(refreshrow.release, late)
         assert desk.offered() == images("1.1.0")
         assert desk.state().problem == ""
         assert not desk.is_due()
@@ -124,15 +124,15 @@ class TestClaims:
     ) -> None:
         row = TagRefresh.objects.create(id=1)
         assert desk.find("1.0.0")
-        assert access.write(refreshing._take, row, desk.config, desk.now) is None
+        assert access.write(refreshrow._take, row, desk.config, desk.now) is None
         row.refresh_from_db()
         desk.until_due()
-        taken = access.write(refreshing._take, row, desk.config, desk.now)
+        taken = access.write(refreshrow._take, row, desk.config, desk.now)
         assert taken is not None
-        assert access.write(refreshing._take, row, desk.config, desk.now) is None
+        assert access.write(refreshrow._take, row, desk.config, desk.now) is None
 
     def test_a_claim_that_is_given_back_can_be_taken_at_once(self, desk: Desk) -> None:
-        access.write(refreshing.release, desk.claimed())
+        access.write(refreshrow.release, desk.claimed())
         assert desk.claim() is not None
 
 
@@ -152,7 +152,7 @@ class TestLists:
         desk.until_due()
         assert not desk.find("1.1.0", "1.0.0")
         desk.until_due()
-        access.write(refreshing.record_same, desk.claimed(), desk.now)
+        access.write(refreshrow.record_same, desk.claimed(), desk.now)
         assert revision() == before
         assert desk.state().succeeded_at == desk.now
 
@@ -231,7 +231,7 @@ class TestFailures:
         assert desk.until_due() == timedelta(seconds=60)
 
     def test_a_long_problem_fits_the_row(self, desk: Desk) -> None:
-        access.write(refreshing.record_failure, desk.claimed(), "x" * 5000, NOW)
+        access.write(refreshrow.record_failure, desk.claimed(), "x" * 5000, NOW)
         assert desk.state().problem == "x" * 500
 
 
@@ -265,13 +265,32 @@ class TestAsking:
         desk.now += SECOND
         desk.ask()
         assert not desk.is_due()
-        access.write(refreshing.record_list, desk.config, claimed, listed("1.0.0"), desk.now)
+        access.write(refreshrow.record_list, desk.config, claimed, listed("1.0.0"), desk.now)
         assert desk.is_due()
+
+    @pytest.mark.parametrize("skew", [-HOUR, -SECOND, SECOND, HOUR])
+    def test_the_clocks_of_who_asks_and_who_fetches_need_not_agree(
+        self, desk: Desk, skew: timedelta
+    ) -> None:
+        desk.find("1.0.0")
+        asker = Desk(desk.config)
+        asker.now = desk.now + skew
+        asker.ask()
+        assert desk.is_due()
+        claimed = desk.claimed()
+        asker.now += SECOND
+        asker.ask()
+        access.write(refreshrow.record_same, claimed, desk.now)
+        # The second wish came while the first one was granted.
+        assert desk.is_due()
+        access.write(refreshrow.record_same, desk.claimed(), desk.now)
+        assert not desk.is_due()
+        assert not desk.state().is_asked
 
     def test_a_wish_is_not_lost_with_the_process_that_heard_it(self, desk: Desk) -> None:
         desk.find("1.0.0")
         desk.ask()
-        access.write(refreshing.release, desk.claimed())
+        access.write(refreshrow.release, desk.claimed())
         assert desk.state().is_asked
         assert desk.is_due()
 
@@ -283,7 +302,7 @@ class TestAsking:
 class TestSources:
     def test_another_repository_begins_anew_and_offers_nothing_of_the_old(self, desk: Desk) -> None:
         desk.find("1.0.0")
-        desk.now += timedelta(seconds=refreshing.OTHER_SOURCE_SECONDS)
+        desk.now += timedelta(seconds=refreshrow.OTHER_SOURCE_SECONDS)
         other = Desk(settings_of(base_image_repo="telorun/other"))
         other.now = desk.now
         assert other.offered() == [IMAGE]

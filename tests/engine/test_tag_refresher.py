@@ -10,10 +10,10 @@ from datetime import datetime, timedelta
 import pytest
 from django.db import connection
 
-from catalog import refresher, refreshing
+from catalog import refresher, refreshrow
 from catalog.offer import offered_images
 from catalog.refresher import Refresher
-from catalog.refreshing import RefreshState
+from catalog.refreshrow import RefreshState
 from telorunner import aio
 from telorunner.database import access
 from tests import hub as hubs
@@ -48,7 +48,7 @@ class World:
             await aio.stop(*tasks)
 
     async def state(self) -> RefreshState:
-        return await access.aread(refreshing.read_state, self.config, self.now())
+        return await access.aread(refreshrow.read_state, self.config, self.now())
 
     async def until(self, condition: Callable[[RefreshState], bool]) -> RefreshState:
         """Wait for a state; virtual time passes meanwhile."""
@@ -187,7 +187,7 @@ class TestRefresher:
     ) -> None:
         async with world.refreshing():
             await world.until_tried(1)
-            assert await access.awrite(refreshing.ask, world.config, world.now()) is None
+            assert await access.awrite(refreshrow.ask, world.config, world.now()) is None
             # NB: after the write, for virtual time passes while a thread works.
             asked_at = asyncio.get_running_loop().time()
             await world.until_tried(2)
@@ -219,7 +219,7 @@ class TestRefresher:
                     await access.aread(revision)
                 for _ in range(100):
                     await access.aread(revision)
-            await access.awrite(refreshing.ask, world.config, world.now())
+            await access.awrite(refreshrow.ask, world.config, world.now())
             await world.until_tried(2)
             assert await world.offered() == images("1.1.0", "1.0.0")
         # However often it failed meanwhile.
@@ -232,7 +232,7 @@ async def test_one_that_is_stopped_leaves_the_fetch_to_the_next_at_once(world: W
     async with world.refreshing():
         await world.hub.until_requests(1)
         assert (await world.state()).is_running
-    assert await access.aread(refreshing.is_due, world.config, world.now())
+    assert await access.aread(refreshrow.is_due, world.config, world.now())
     async with world.refreshing():
         await world.until_tried(2)
         assert await world.offered() == images("1.1.0", "1.0.0")

@@ -132,12 +132,71 @@ def test_a_full_cluster_is_the_operators_matter() -> None:
             "lookup registry.example: no such host",
             "lookup …: no such host",
         ),
-        ("team/helper:1", "lookup docker.io: no such host", "lookup docker.io: no such host"),
+        (
+            "registry.example:5000/helper:1",
+            "dial tcp: lookup registry.example on 10.0.0.1:53: no such host.",
+            "dial tcp: lookup … on …: no such host.",
+        ),
+        (
+            "registry:5000/helper",
+            "Get registry:5000/v2: lookup registry: no such host",
+            "Get …/v2: lookup …: no such host",
+        ),
+        (
+            "team/helper",
+            "pull access denied for team/helper, repository does not exist",
+            "pull access denied for …, repository does not exist",
+        ),
+        (
+            "team/helper:1",
+            "index.docker.io/team/helper:1: team/helper is private",
+            "index.docker.io/…: … is private",
+        ),
+        (
+            "helper:1",
+            "pull access denied for helper, repository does not exist",
+            "pull access denied for …, repository does not exist",
+        ),
+        (
+            "registry.example/team/helper@sha256:" + "0" * 64,
+            f"registry.example/team/helper@sha256:{'0' * 64}: repository team/helper not found",
+            "…: repository … not found",
+        ),
         ("No Image", 'couldn\'t parse image name "No Image"', 'couldn\'t parse image name "…"'),
     ],
 )
 def test_the_image_of_an_app_is_not_told(image: str, said: str, read: str) -> None:
-    spec = {"containers": [{"name": "session", "image": image}]}
-    assert told(pod(spec=spec, metadata=LABELS), said) == read
-    # A client that chose its image by itself needs its name.
+    assert told(pod(spec=spec_of(image), metadata=LABELS), said) == read
+
+
+def test_an_image_whose_name_begins_with_the_namespaces_is_not_told() -> None:
+    metadata = {**LABELS, "namespace": "telo"}
+    seen = pod(spec=spec_of("telo/helper:1"), metadata=metadata)
+    assert told(seen, 'pod telo/x: pulling "telo/helper:1"') == 'pod x: pulling "…"'
+
+
+def test_a_client_that_chose_its_image_by_itself_is_told_its_name() -> None:
+    said = 'pulling "registry.example/helper:1": lookup registry.example: no such host'
+    spec = spec_of("registry.example/helper:1")
     assert told(pod(spec=spec), said) == said
+    assert told(pod(spec=spec, metadata=LABELS), said) != said
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        ("node", "0/3 nodes are available: 1 node is full."),
+        ("node", 'exec: "node": executable file not found in $PATH'),
+        ("node", 'quoted "no-node" and "node-18"'),
+        ("team/helper:1", "lookup docker.io: no such host"),
+        ("team/helper:1", "other-team/helper:1 and team/helper-2:1"),
+        ("a:1", "data:1, a:12 and a:1.5"),
+        ("node:5000/a", "0/3 nodes are available: host my.node, node.example"),
+    ],
+)
+def test_what_only_looks_like_the_image_of_an_app_is_told_whole(image: str, said: str) -> None:
+    assert told(pod(spec=spec_of(image), metadata=LABELS), said) == said
+
+
+def spec_of(image: str) -> dict[str, Any]:
+    return {"containers": [{"name": "session", "image": image}]}

@@ -238,6 +238,21 @@ def test_sqlite_lies_in_the_data_folder_by_default() -> None:
     assert "journal_mode=WAL" in settings["OPTIONS"]["init_command"]
 
 
+# An answer that no host will give is waited for no longer than a statement may take, 15 s.
+VANISHED = {
+    "tcp_user_timeout": 10_000,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+}
+
+
+def test_the_url_may_say_otherwise_when_a_host_has_vanished() -> None:
+    settings = database_settings.configure("postgresql://db/x?keepalives_idle=60", Path("/data"))
+    assert settings["OPTIONS"]["keepalives_idle"] == 60
+    assert settings["OPTIONS"]["tcp_user_timeout"] == 10_000
+
+
 def test_postgresql_has_a_pool_and_bounded_waits() -> None:
     url = "postgresql://u:p@db:5433/x?sslmode=require&options=-c%20search_path%3Dy"
     settings = database_settings.configure(url, Path("/data"))
@@ -247,6 +262,7 @@ def test_postgresql_has_a_pool_and_bounded_waits() -> None:
     assert options["sslmode"] == "require"
     assert options["connect_timeout"] == database_settings.POSTGRES_CONNECT_SECONDS
     assert options["options"] == "-c search_path=y -c statement_timeout=15000"
+    assert {name: options[name] for name in VANISHED} == VANISHED
     assert options["pool"]["timeout"] == database_settings.POSTGRES_POOL_SECONDS
     assert options["pool"]["reconnect_timeout"] < database_settings.POSTGRES_POOL_SECONDS
     assert settings["CONN_HEALTH_CHECKS"] is True

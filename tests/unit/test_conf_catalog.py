@@ -55,6 +55,10 @@ BAD_APPS: list[tuple[object, str]] = [
     ({**AN_APP, "title": 1}, r"app\.title: must be a string$"),
     ({**AN_APP, "title": "t" * 201}, r"app\.title: must be at most 200 characters long$"),
     ({**AN_APP, "title": f"{MARK}\0"}, r"app\.title: holds a NUL$"),
+    (
+        {**AN_APP, "env": {f"A{i}": "" for i in range(401)}},
+        r"app\.env: must have at most 400 variables$",
+    ),
     ({**AN_APP, "description": f"{MARK}\0"}, r"app\.description: holds a NUL$"),
     (
         {**AN_APP, "description": "\ud800"},

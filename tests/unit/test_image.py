@@ -1,6 +1,6 @@
 import pytest
 
-from telorunner.values.image import ImageReference, parse_image
+from telorunner.values.image import ImageReference, is_tag, parse_image
 
 DIGEST = "sha256:" + "0a" * 32
 
@@ -65,3 +65,22 @@ def test_the_name_leaves_tag_and_digest_out() -> None:
     assert parse_image("busybox:1").name == "busybox"
     assert parse_image("telorun/node:1").name == "telorun/node"
     assert parse_image("r.example:5000/a/b:1").name == "r.example:5000/a/b"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("latest", True),
+        ("_1.2-x", True),
+        ("t" * 128, True),
+        ("t" * 129, False),
+        ("", False),
+        ("-a", False),
+        (".a", False),
+        ("a b", False),
+        ("a\n", False),
+        ("\u0661", False),
+    ],
+)
+def test_a_text_is_a_tag_or_not(text: str, expected: bool) -> None:
+    assert is_tag(text) is expected

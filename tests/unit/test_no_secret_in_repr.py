@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import catalog
 import sessions
 import telorunner
 from sessions.requests import parse_create
@@ -25,7 +26,7 @@ HARMLESS = {("ImageReference", "registry"), ("RunPodSpec", "image_pull_secret")}
 
 def classes() -> Iterator[type[Any]]:
     """Yield every dataclass of the runner's own."""
-    for package in (sessions, telorunner):
+    for package in (catalog, sessions, telorunner):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if any(part in module.name for part in (".management", ".migrations", ".localcluster")):
                 continue
