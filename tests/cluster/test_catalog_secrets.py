@@ -149,6 +149,20 @@ def broken(database: Path, table: str) -> Iterator[None]:
             connection.commit()
 
 
+@contextmanager
+def garbled(database: Path) -> Iterator[None]:
+    """Make the apps' variables what no form can have written: a defect, not an outage."""
+    with closing(sqlite3.connect(database, timeout=30)) as connection:
+        kept = connection.execute("SELECT env, id FROM catalog_app").fetchall()
+        connection.execute("UPDATE catalog_app SET env = '\"nothing\"'")
+        connection.commit()
+        try:
+            yield
+        finally:
+            connection.executemany("UPDATE catalog_app SET env = ? WHERE id = ?", kept)
+            connection.commit()
+
+
 async def provoke(admin: Admin, client: Watched, database: Path) -> None:
     """Fail inside, in debug mode, while values are on their way."""
     page = admin.page_of(await admin.http.get(APPS), APPS, "typed")
@@ -160,9 +174,13 @@ async def provoke(admin: Admin, client: Watched, database: Path) -> None:
             form = await admin.form(path)
             with broken(database, table):
                 failed = await admin.http.post(path, data={**form, **changes})
-            assert failed.status_code == 500, path
+            assert failed.status_code == 503, path
+    form = await admin.form(page)
+    with garbled(database):
+        failed = await admin.http.post(page, data={**form, "variables-value:SECRET": REFUSED})
+    assert failed.status_code == 500
     with broken(database, "catalog_app"):
-        assert (await admin.http.get(page)).status_code == 500
+        assert (await admin.http.get(page)).status_code == 503
         assert (await client.http.get("/v1/apps/typed/sessions")).status_code == 405
     with broken(database, "runner_sessions_session"):
         body = {"env": {"OTHER": CLIENTS}}
