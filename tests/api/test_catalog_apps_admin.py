@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import httpx
@@ -23,6 +22,7 @@ from sessions.models import Session
 from telorunner.secretbox import CannotOpen
 from telorunner.values import env
 from tests.builders import make_settings
+from tests.managed import managed_meanwhile, told
 from tests.offered import make_app
 from tests.sessionrows import make_row, save_row
 
@@ -243,27 +243,9 @@ def test_what_the_form_has_no_field_for_is_not_written_back() -> None:
     assert stored.title == "New"
 
 
-@contextmanager
-def managed_meanwhile(signal: Any, sender: type, name: str) -> Iterator[None]:
-    """Let the environment have an app as soon as something happens to rows of another kind."""
-
-    def manage(**_: object) -> None:
-        App.objects.filter(name=name).update(is_from_environment=True)
-
-    signal.connect(manage, sender=sender)
-    try:
-        yield
-    finally:
-        signal.disconnect(manage, sender=sender)
-
-
-def told(response: Any) -> list[str]:
-    return [str(message) for message in response.context["messages"]]
-
-
 def test_a_deletion_that_is_refused_after_the_question_says_so(admin_client: Client) -> None:
     app = make_app("own")
-    with managed_meanwhile(pre_save, LogEntry, "own"):
+    with managed_meanwhile(pre_save, LogEntry, App.objects.filter(name="own")):
         url = f"{LIST_URL}{app.pk}/delete/"
         answer = admin_client.post(url, {"post": "yes"}, follow=True)
     assert answer.redirect_chain == [(LIST_URL, 302)]
@@ -275,7 +257,7 @@ def test_a_deletion_that_is_refused_after_the_question_says_so(admin_client: Cli
 def test_apps_are_deleted_together_or_not_at_all(admin_client: Client) -> None:
     ids = [make_app(name).pk for name in ("first", "second")]
     body = {"action": "delete_selected", "_selected_action": ids, "post": "yes"}
-    with managed_meanwhile(post_delete, App, "second"):
+    with managed_meanwhile(post_delete, App, App.objects.filter(name="second")):
         answer = admin_client.post(LIST_URL, body, follow=True)
     assert told(answer) == [actions.APP_IS_MANAGED.format(name="second")]
     assert App.objects.count() == 2

@@ -1,8 +1,6 @@
 """The admin's lists of base images and tags: what they show, allow and refuse."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from threading import Barrier
 from typing import Any
@@ -21,6 +19,7 @@ from catalog.models import BaseImage, BaseImageTag, Revision, TagRefresh
 from catalog.offer import offered_images
 from telorunner.conf import Settings
 from tests.builders import make_settings
+from tests.managed import managed_meanwhile, told
 
 pytestmark = pytest.mark.django_db
 
@@ -221,27 +220,9 @@ def test_an_image_that_is_gone_is_not_written_again() -> None:
     assert BaseImage.objects.count() == 1
 
 
-@contextmanager
-def managed_meanwhile(signal: Any, sender: type, reference: str) -> Iterator[None]:
-    """Let the environment have an entry as soon as something happens to rows of another kind."""
-
-    def manage(**_: object) -> None:
-        BaseImage.objects.filter(reference=reference).update(is_from_environment=True)
-
-    signal.connect(manage, sender=sender)
-    try:
-        yield
-    finally:
-        signal.disconnect(manage, sender=sender)
-
-
-def told(response: Any) -> list[str]:
-    return [str(message) for message in response.context["messages"]]
-
-
 def test_a_deletion_that_is_refused_after_the_question_says_so(admin_client: Any) -> None:
     row = BaseImage.objects.create(reference="own:1")
-    with managed_meanwhile(pre_save, LogEntry, "own:1"):
+    with managed_meanwhile(pre_save, LogEntry, BaseImage.objects.filter(reference="own:1")):
         url = f"{IMAGES_URL}{row.pk}/delete/"
         answer = admin_client.post(url, {"post": "yes"}, follow=True)
     assert answer.redirect_chain == [(IMAGES_URL, 302)]
@@ -253,7 +234,7 @@ def test_a_deletion_that_is_refused_after_the_question_says_so(admin_client: Any
 def test_images_are_deleted_together_or_not_at_all(admin_client: Any) -> None:
     ids = [BaseImage.objects.create(reference=one).pk for one in ("own:1", "own:2")]
     body = {"action": "delete_selected", "_selected_action": ids, "post": "yes"}
-    with managed_meanwhile(post_delete, BaseImage, "own:2"):
+    with managed_meanwhile(post_delete, BaseImage, BaseImage.objects.filter(reference="own:2")):
         answer = admin_client.post(IMAGES_URL, body, follow=True)
     assert told(answer) == [actions.IMAGE_IS_MANAGED.format(reference="own:2")]
     assert BaseImage.objects.filter(pk__in=ids).count() == 2
