@@ -35,8 +35,9 @@ check: $(SETUP) ## Lint, types, layers, Django's checks
 	DJANGO_SECRET_KEY=$$($(BIN)/python -c 'import secrets; print(secrets.token_urlsafe(64))') $(BIN)/python -W error manage.py check --deploy --fail-level WARNING
 	$(BIN)/python manage.py makemigrations --check --dry-run
 
+# In order of name: xdist would keep files of few tests for the end, and those take longest.
 test: $(SETUP) ## Run the tests that need nothing more
-	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 load-test: $(SETUP) ## Repeat what must hold under load as often as is promised, one test at a time
 	$(BIN)/pytest --full-counts -m load $(PYTEST_ARGS)

@@ -5,6 +5,7 @@ cost every request a thread and Django warns about file responses under ASGI.
 """
 
 import asyncio
+from functools import cache
 
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -19,8 +20,7 @@ class StaticFiles:
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        # Lists the packages' files once; nothing is looked up on disk by a client's path.
-        self._files = WhiteNoiseMiddleware().files
+        self._files = _find_files()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the file, or what the application answers."""
@@ -30,6 +30,13 @@ class StaticFiles:
             return
         response = await asyncio.to_thread(_read, file, scope)
         await response(scope, receive, send)
+
+
+@cache
+def _find_files() -> dict[str, StaticFile]:
+    """List the packages' files, once a process: nothing is looked up by a client's path."""
+    files: dict[str, StaticFile] = WhiteNoiseMiddleware().files
+    return files
 
 
 def _read(file: StaticFile, scope: Scope) -> Response:

@@ -15,6 +15,12 @@ from tests.builders import make_runtime, make_settings
 
 
 @pytest.fixture
+def admin_user(db: None, django_user_model: Any) -> Any:
+    """An administrator without a password: making one takes longer than most tests of the admin."""
+    return django_user_model.objects.create_superuser("admin")
+
+
+@pytest.fixture
 def config() -> Settings:
     """The settings that the API under test works with; a module may override it."""
     return make_settings()

@@ -264,7 +264,7 @@ async def test_50_pods_leave_no_descriptor_and_no_process(tmp_path: Path) -> Non
         before = len(os.listdir("/proc/self/fd"))
         for round_ in range(1, 5):
             await run_ten(round_)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before
         assert node.processes() == []
         assert list((tmp_path / "pods").iterdir()) == []
         with pytest.raises(ContainerUnavailable) as refused:

@@ -203,4 +203,4 @@ async def test_no_descriptor_is_left_behind() -> None:
         before = len(os.listdir("/proc/self/fd"))
         async with looking_at(*closed) as (told, _):
             await told.until(40)
-        assert len(os.listdir("/proc/self/fd")) == before
+        assert len(os.listdir("/proc/self/fd")) <= before

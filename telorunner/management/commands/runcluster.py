@@ -10,7 +10,7 @@ from typing import Any
 from django.core.management.base import BaseCommand
 
 from telorunner import conf
-from telorunner.localcluster import ClusterSettings, run_local_cluster
+from telorunner.localcluster.cluster import ClusterSettings, run_local_cluster
 from telorunner.localcluster.node.images import Images
 
 
