@@ -10,6 +10,9 @@ from django.db.models import Q
 
 from catalog.models import App
 from sessions.states import LIVE, Mode, StatusKind
+from telorunner.values.dns import MAX_LABEL_LENGTH
+from telorunner.values.image import MAX_REFERENCE_LENGTH
+from telorunner.values.terms import MAX_VERSION_LENGTH
 
 
 class Engine(models.Model):
@@ -41,15 +44,19 @@ class Session(models.Model):
     )
     exit_code = models.IntegerField(null=True, blank=True)
     message = models.TextField(blank=True, help_text="Why the session failed, as clients read it.")
-    image = models.CharField(max_length=512)
+    image = models.CharField(max_length=MAX_REFERENCE_LENGTH)
     # The app of the catalog that it runs now; None again from its end on, so that what asks for an
     # app's sessions, or deletes an app, meets live ones only. The name stays.
     catalog_app = models.ForeignKey(
         App, null=True, blank=True, on_delete=models.SET_NULL, related_name="sessions"
     )
-    app_name = models.CharField("app", max_length=63, blank=True, default="", db_default="")
+    app_name = models.CharField(
+        "app", max_length=MAX_LABEL_LENGTH, blank=True, default="", db_default=""
+    )
     # The terms that its client accepted; empty: there were none.
-    terms_version = models.CharField(max_length=64, blank=True, default="", db_default="")
+    terms_version = models.CharField(
+        max_length=MAX_VERSION_LENGTH, blank=True, default="", db_default=""
+    )
     # What SessionSpec.to_json returns.
     spec = models.JSONField()
     # The endpoints of `running`, as the stream told them.
@@ -72,7 +79,7 @@ class Session(models.Model):
         Engine, null=True, blank=True, on_delete=models.SET_NULL, related_name="sessions"
     )
     fence = models.PositiveBigIntegerField(default=0)
-    pod_name = models.CharField(max_length=63, blank=True)
+    pod_name = models.CharField(max_length=MAX_LABEL_LENGTH, blank=True)
     pod_uid = models.CharField(max_length=64, blank=True)
     # Numbers up to these may have been given to clients; after a restart numbering goes on above.
     event_numbers = models.PositiveBigIntegerField(default=0)

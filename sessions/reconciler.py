@@ -150,6 +150,8 @@ class Reconciler:
         return deleted
 
     async def _delete(self, one: Unclaimed) -> bool:
+        if one.resource == "configmaps" and await self._is_mounted(one.name):
+            return False
         is_deleted = await objects.delete_if_exists(
             self._runtime.cluster,
             one.resource,
@@ -160,6 +162,11 @@ class Reconciler:
         if is_deleted:
             logger.info("Reaped %s %s.", one.resource, one.name)
         return is_deleted
+
+    async def _is_mounted(self, name: str) -> bool:
+        """Tell whether the pod that a ConfigMap was made for mounts it, whatever lists lacked."""
+        pod = await objects.find(self._runtime.cluster, "pods", name)
+        return pod is not None and name in _mounts(pod)
 
 
 async def _warn_of_strangers(session_ids: set[str]) -> None:

@@ -35,6 +35,7 @@
         │   ├── QuotaExceeded      403 of a ResourceQuota
         │   └── PodSecurityRefused 403 of Pod Security admission
         ├── ObjectNotFound         404
+        │   └── NamespaceNotFound  404 of the namespace that an object was to be made in
         ├── Conflict               409 of a changed or existing object
         │   └── AlreadyExists
         ├── ResourceExpired        410
@@ -295,6 +296,10 @@ class PodSecurityRefused(Forbidden):
 
 class ObjectNotFound(ClusterError):
     """The object does not exist."""
+
+
+class NamespaceNotFound(ObjectNotFound):
+    """The session namespace does not exist."""
 
 
 class Conflict(ClusterError):

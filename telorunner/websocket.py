@@ -29,6 +29,9 @@ MAX_REASON_BYTES = 123
 class Socket(WebSocketProtocol):  # type: ignore[misc] # daphne is not typed
     """A socket with flow control both ways."""
 
+    # Autobahn's, set once there is a connection.
+    closeHandshakeTimeoutCall: Any = None
+
     def __init__(self) -> None:
         super().__init__()
         self.gate = Gate()
@@ -41,6 +44,10 @@ class Socket(WebSocketProtocol):  # type: ignore[misc] # daphne is not typed
         self.transport.registerProducer(self.gate, True)
 
     def connectionLost(self, reason: Any) -> None:  # noqa: D102 - Twisted's
+        if (timer := self.closeHandshakeTimeoutCall) is not None:
+            # Autobahn lets it run on, and with it what has come of a message that was too large.
+            timer.cancel()
+            self.closeHandshakeTimeoutCall = None
         super().connectionLost(reason)
         self.factory.server_class.connection_lost(self.transport)
 

@@ -49,6 +49,10 @@ _MADE_UP = "ContainerStatusUnknown"
 _DECIDED = frozenset({"PodFailed", "PodCompleted"})
 
 POD_DISAPPEARED = "pod disappeared"
+BUNDLE_DELETED = wording.advised(
+    "the ConfigMap with the session's bundle was deleted before the pod had mounted it",
+    wording.AGAIN,
+)
 # From when the session's own container is seen ended beside others, until that is the verdict: a
 # kubelet that kills them all takes the grace of 2 s and then some.
 OWN_END_SECONDS = 4.0

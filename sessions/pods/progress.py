@@ -41,6 +41,21 @@ def step(pod: Pod) -> Step | None:
     return Step(SANDBOX)
 
 
+def is_mounting(pod: Pod) -> bool:
+    """Tell whether a pod has a node, and its volumes may not be mounted there yet.
+
+    A kubelet mounts all of them before it makes the sandbox, which the condition tells, and an
+    older kubelet's status by the address.
+    """
+    if reading.phase(pod) != "Pending" or not reading.section(pod, "spec").get("nodeName"):
+        return False
+    if reading.is_true(pod, "PodReadyToStartContainers") or reading.address(pod):
+        return False
+    if reading.deletion_asked_at(pod) is not None:
+        return False
+    return all(reason in ORDINARY_WAITS for _, reason, _ in reading.waits(pod))
+
+
 def _scheduling(pod: Pod) -> str:
     scheduled = reading.condition(pod, "PodScheduled")
     if scheduled.get("status") != "False" or not scheduled.get("reason"):

@@ -31,13 +31,14 @@ class OwnedSession:
     """A live session as its owner takes it up.
 
     `env` is unsealed and never shows in a repr; None: it was sealed with a key that is gone.
+    `stop_requested_at` is when somebody first asked to stop it, None if nobody has.
     """
 
     spec: SessionSpec
     status: StatusKind
     fence: int
     env: Mapping[str, str] | None = field(repr=False)
-    is_stop_requested: bool
+    stop_requested_at: datetime | None
     pod_name: str
     pod_uid: str
     created_at: datetime
@@ -45,6 +46,11 @@ class OwnedSession:
     output_numbers: int
     progress: tuple[Phase, str] | None
     endpoints: tuple[Mapping[str, Any], ...]
+
+    @property
+    def is_stop_requested(self) -> bool:
+        """Whether somebody has asked to stop the session."""
+        return self.stop_requested_at is not None
 
 
 async def load(engine_id: str, session_id: str) -> OwnedSession | None:
@@ -58,7 +64,7 @@ async def load(engine_id: str, session_id: str) -> OwnedSession | None:
         status=StatusKind(row.status),
         fence=row.fence,
         env=_env(row),
-        is_stop_requested=row.stop_requested_at is not None,
+        stop_requested_at=row.stop_requested_at,
         pod_name=row.pod_name,
         pod_uid=row.pod_uid,
         created_at=row.created_at,

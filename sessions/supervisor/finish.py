@@ -18,15 +18,13 @@ from sessions.states import Delivery, Phase, StatusKind
 from sessions.supervisor.session import Session
 from sessions.supervisor.start import is_own
 from telorunner import aio
-from telorunner.errors import ClusterError, ObjectNotFound
+from telorunner.errors import ClusterError
 from telorunner.kube import objects
 from telorunner.kube.errors import cut
 from telorunner.kube.informer import Subscription
 
 logger = logging.getLogger(__name__)
 
-# The contract's bound between a wish to stop and `stopped`.
-GONE_SECONDS = 15.0
 # A watch that is late or broken must not make a stop last; then the pod is asked for by name.
 LOOK_AGAIN_SECONDS = 3.0
 CLEAN_UP_SECONDS = 30.0
@@ -71,7 +69,7 @@ async def _remove(session: Session, subscription: Subscription) -> None:
     A pod whose creation had no answer may come later still; the reaper sees it then.
     """
     with suppress(TimeoutError):
-        async with asyncio.timeout_at(session.stop_asked_at + GONE_SECONDS):
+        async with asyncio.timeout_at(session.stop_deadline):
             await session.owner.lease.wait_held()
             if await _insist(session, _delete_pod):
                 await _gone(session, subscription)
@@ -119,11 +117,8 @@ async def _take_uid(session: Session) -> bool:
     """Look whether an attempt that had no answer has made a pod all the same."""
     if not session.may_have_objects:
         return False
-    try:
-        pod = await objects.get(session.runtime.cluster, "pods", object_name(session.session_id))
-    except ObjectNotFound:
-        return False
-    if is_own(session, pod):
+    pod = await objects.find(session.runtime.cluster, "pods", object_name(session.session_id))
+    if pod is not None and is_own(session, pod):
         session.pod_uid = pod["metadata"]["uid"]
     return bool(session.pod_uid)
 
@@ -132,11 +127,8 @@ async def _delete_config_map(session: Session) -> bool:
     if not session.may_have_objects or session.row.spec.delivery is not Delivery.INLINE:
         return False
     cluster, name = session.runtime.cluster, object_name(session.session_id)
-    try:
-        found = await objects.get(cluster, "configmaps", name)
-    except ObjectNotFound:
-        return False
-    if not is_own(session, found):
+    found = await objects.find(cluster, "configmaps", name)
+    if found is None or not is_own(session, found):
         return False
     uid = found["metadata"]["uid"]
     return await objects.delete_if_exists(cluster, "configmaps", name, uid=uid)
@@ -169,11 +161,9 @@ def _has_vanished(session: Session, subscription: Subscription) -> bool:
 
 async def _is_gone(session: Session) -> bool:
     try:
-        pod = await objects.get(session.runtime.cluster, "pods", object_name(session.session_id))
-    except ObjectNotFound:
-        return True
+        pod = await objects.find(session.runtime.cluster, "pods", object_name(session.session_id))
     except ClusterError as exc:
         reason = cut(str(exc.__cause__ or exc))
         logger.info("The pod cannot be read: %s", reason, extra=session.log_extra)
         return False
-    return bool(pod["metadata"].get("uid") != session.pod_uid)
+    return pod is None or bool(pod["metadata"].get("uid") != session.pod_uid)

@@ -4,7 +4,7 @@ No tasks are owned here.
 """
 
 from sessions.pods import failures, reading
-from sessions.pods.progress import ORDINARY_WAITS
+from sessions.pods.progress import ORDINARY_WAITS, is_mounting
 from sessions.pods.reading import Pod
 from telorunner.kube.informer import Subscription
 
@@ -37,6 +37,12 @@ class PodView:
         if pod is None or not reading.section(pod, "spec").get("nodeName"):
             return False
         return all(reason in ORDINARY_WAITS for _, reason, _ in reading.waits(pod))
+
+    @property
+    def is_mounting(self) -> bool:
+        """Whether the pod has a node, and its volumes may not be mounted there yet."""
+        pod = self._own(self._subscription.object)
+        return pod is not None and is_mounting(pod)
 
     @property
     def address(self) -> str:

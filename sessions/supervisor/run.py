@@ -2,7 +2,7 @@
 
 It can begin from any state that a row and a pod can be in: starting a new session and going on with
 one that another process had are the same path. The lead is `_lead()`; the helpers are the ledger,
-the pod's news, the terminal, and what is done over the pod's network.
+the pod's news, the bundle's ConfigMap, the terminal, and what is done over the pod's network.
 """
 
 import asyncio
@@ -14,8 +14,10 @@ from sessions.pods.run import object_name
 from sessions.spec import STOPPED, failed
 from sessions.store import OwnedSession
 from sessions.supervisor import finish, start
+from sessions.supervisor.delivery import watch_config_map
 from sessions.supervisor.network import Network, open_network
 from sessions.supervisor.ownership import Owner
+from sessions.supervisor.podview import PodView
 from sessions.supervisor.running import Watch
 from sessions.supervisor.session import Session, open_session
 from sessions.supervisor.terminal import Terminal, open_terminal
@@ -105,10 +107,15 @@ class Supervisor:
             except StartFailed as exc:
                 await finish.finish(session, failed(exc.message), subscription, None)
             else:
-                group.create_task(
+                owned = group.create_task(
                     start.own_config_map(session, pod), name=f"owner-{self.session_id}"
                 )
+                view = PodView(subscription, session.pod_uid)
+                bundle = group.create_task(
+                    watch_config_map(session, view, owned), name=f"bundle-{self.session_id}"
+                )
                 await self._follow(session, subscription, deadline)
+                bundle.cancel()
             news.cancel()
 
     async def _follow(self, session: Session, subscription: Subscription, deadline: float) -> None:

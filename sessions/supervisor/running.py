@@ -123,6 +123,8 @@ class Watch:
         return ended if self._is_over(self._own_end_at()) else None
 
     def _start_verdict(self, pod: Pod) -> Status | None:
+        if self.session.start_failure:
+            return failed(self.session.start_failure)
         block = failures.block(pod)
         if block is not None:
             # Each container's image has a grace of its own.

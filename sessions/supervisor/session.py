@@ -6,6 +6,7 @@ The order is always the same: the row first, then the log. No tasks are owned he
 import asyncio
 import logging
 import math
+from datetime import UTC, datetime
 from typing import Any
 
 from sessions import events, sse, store
@@ -22,6 +23,11 @@ logger = logging.getLogger(__name__)
 
 # One write of a status and of the event that tells it; a database that takes longer is away.
 WRITE_SECONDS = 5.0
+# The contract's bound between a wish to stop and `stopped`.
+STOP_SECONDS = 15.0
+# What is left of it at least for an owner that takes over in the middle of a stop, or after it: a
+# pod's grace of 2 s, and what a kubelet and an API server take for the rest.
+LEAST_STOP_SECONDS = 4.0
 
 
 class Session:
@@ -37,12 +43,14 @@ class Session:
         self.ledger = ledger
         self.status = row.status
         self.stop_asked = asyncio.Event()
-        # When that was, by the loop's clock: how long a stop may last is counted from there.
-        self.stop_asked_at = math.inf
+        # By when the stop is over, whatever is still there, by the loop's clock.
+        self.stop_deadline = math.inf
         # Set once clients have been told that the session runs.
         self.has_run = asyncio.Event()
         # Set whenever anything that decides about the session has changed.
         self.wake = asyncio.Event()
+        # Why the start can never be done, where the pod does not say so; empty: it may be.
+        self.start_failure = ""
         self.pod_uid = row.pod_uid
         # Whether the pod ran before this supervisor came, so that output of it may be missed.
         self.is_adopted = False
@@ -50,8 +58,8 @@ class Session:
         self.may_have_objects = self.is_taken_over
         self._said: set[str] = set()
         self._told = Status(row.status, endpoints=row.endpoints)
-        if row.is_stop_requested:
-            self.ask_stop()
+        if row.stop_requested_at is not None:
+            self.ask_stop(wished_at=row.stop_requested_at)
 
     @property
     def session_id(self) -> str:
@@ -73,10 +81,24 @@ class Session:
         """What every log line about the session carries."""
         return {"session": self.session_id}
 
-    def ask_stop(self) -> None:
-        """Let the session end as `stopped`, as soon as its supervisor comes to it."""
-        self.stop_asked_at = min(self.stop_asked_at, asyncio.get_running_loop().time())
+    def ask_stop(self, *, wished_at: datetime | None = None) -> None:
+        """Let the session end as `stopped`, as soon as its supervisor comes to it.
+
+        `wished_at` is when that was first asked for, be it of an earlier owner; None: just now.
+        """
+        left_seconds = STOP_SECONDS
+        if wished_at is not None:
+            # Of another machine's clock, maybe: one that is ahead must not lengthen the stop.
+            gone_seconds = max((datetime.now(UTC) - wished_at).total_seconds(), 0.0)
+            left_seconds = max(STOP_SECONDS - gone_seconds, LEAST_STOP_SECONDS)
+        deadline = asyncio.get_running_loop().time() + left_seconds
+        self.stop_deadline = min(self.stop_deadline, deadline)
         self.stop_asked.set()
+        self.wake.set()
+
+    def fail_start(self, message: str) -> None:
+        """Let a session that has not started end as failed, with this sentence for clients."""
+        self.start_failure = message
         self.wake.set()
 
     async def announce(self) -> None:

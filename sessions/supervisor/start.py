@@ -155,10 +155,7 @@ async def _answered(session: Session, action: Callable[[Session], Awaitable[T]])
 
 async def _find(session: Session) -> Object | None:
     """Return the pod of the session's name, None if there is none."""
-    try:
-        return await objects.get(session.runtime.cluster, "pods", object_name(session.session_id))
-    except ObjectNotFound:
-        return None
+    return await objects.find(session.runtime.cluster, "pods", object_name(session.session_id))
 
 
 async def _create_config_map(session: Session) -> None:

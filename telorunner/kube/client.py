@@ -154,7 +154,7 @@ class Cluster:
             if exc.status < 400:
                 raise from_exception(exc) from exc
             retry_after = exc.headers.get("Retry-After", "") if exc.headers else ""
-            raise from_status(exc.status, b"", call.operation, retry_after=retry_after) from exc
+            raise from_status(exc.status, None, call.operation, retry_after=retry_after) from exc
         except _UNANSWERED as exc:
             raise from_exception(exc) from exc
 

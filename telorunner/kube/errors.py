@@ -16,6 +16,7 @@ from telorunner.errors import (
     ClusterUnavailable,
     Conflict,
     Forbidden,
+    NamespaceNotFound,
     ObjectNotFound,
     PodSecurityRefused,
     QuotaExceeded,
@@ -55,9 +56,13 @@ _ADMISSION = re.compile(
 )
 
 
+# What an API server says of a namespace that something was to be made in.
+_NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
+
+
 def from_status(
     http_status: int,
-    body: bytes | dict[str, Any],
+    body: bytes | dict[str, Any] | None,
     operation: str = "",
     *,
     retry_after: str = "",
@@ -66,7 +71,8 @@ def from_status(
 
     Args:
         http_status: The HTTP status, or the `code` of a Status that came as a watch event.
-        body: A Status, as bytes or parsed. Anything else (HTML of a proxy, nothing) is allowed.
+        body: A Status, as bytes or parsed. Anything else (HTML of a proxy, nothing) is allowed;
+            None: it is not known.
         operation: What was asked for, such as `create pods`; chained for the log.
         retry_after: The value of the header of that name.
     """
@@ -76,7 +82,8 @@ def from_status(
     reason = str(word) if is_word else _REASONS.get(http_status, "")
     text = status.get("message")
     text = text if isinstance(text, str) else ""
-    failure = _class_of(http_status, reason, text)(
+    is_of_api = body is None or status.get("kind") == "Status"
+    failure = _class_of(http_status, reason, text, is_of_api=is_of_api)(
         status=http_status, reason=reason, retry_after_seconds=_seconds(retry_after)
     )
     failure.__cause__ = _Answer(operation, http_status, text or _excerpt(body))
@@ -102,11 +109,21 @@ def describe(failure: ClusterError, operation: str) -> str:
     if failure.status is None:
         return f"{operation}: the Kubernetes API cannot be reached."
     words, advice = "the Kubernetes API rejected the request", ""
-    if isinstance(failure, QuotaExceeded):
+    if isinstance(failure, NamespaceNotFound):
+        words = f"{words}: the session namespace does not exist"
+        advice = " The cluster operator must create it, or correct RUNNER_SESSION_NAMESPACE."
+    elif isinstance(failure, QuotaExceeded):
         words = "the session namespace's resource quota is exhausted"
     elif isinstance(failure, PodSecurityRefused):
         words = "the session namespace's Pod Security level refuses this pod"
-    elif isinstance(failure, Forbidden | Unauthorized):
+    elif isinstance(failure, Forbidden):
+        # A namespace that does not exist has no Role either: the API answers the same.
+        words = "the runner is not permitted to do this"
+        advice = (
+            " The cluster operator must check the runner's RBAC, and that the session namespace "
+            "(RUNNER_SESSION_NAMESPACE) exists."
+        )
+    elif isinstance(failure, Unauthorized):
         words = "the runner is not permitted to do this"
         advice = " The cluster operator must check the runner's RBAC."
     facts = f"HTTP {failure.status}"
@@ -131,9 +148,9 @@ def cut(text: str) -> str:
     return " ".join(text[:LOGGED_TEXT_CHARACTERS].split())
 
 
-def _parse(body: bytes | dict[str, Any]) -> dict[str, Any]:
-    if isinstance(body, dict):
-        return body
+def _parse(body: bytes | dict[str, Any] | None) -> dict[str, Any]:
+    if body is None or isinstance(body, dict):
+        return body or {}
     try:
         status = orjson.loads(body)
     except ValueError:
@@ -149,23 +166,27 @@ def _seconds(retry_after: str) -> float:
     return min(float(retry_after), LONGEST_RETRY_AFTER_SECONDS)
 
 
-def _excerpt(body: bytes | dict[str, Any]) -> str:
-    if isinstance(body, dict):
+def _excerpt(body: bytes | dict[str, Any] | None) -> str:
+    if body is None or isinstance(body, dict):
         return ""
     return body[: 4 * LOGGED_TEXT_CHARACTERS].decode("utf-8", "replace")
 
 
-def _class_of(http_status: int, reason: str, text: str) -> type[ClusterError]:
+def _class_of(http_status: int, reason: str, text: str, *, is_of_api: bool) -> type[ClusterError]:
     if http_status == 403:
         return _class_of_refusal(text)
+    if http_status == 404:
+        if not is_of_api:
+            # The page of a proxy or a gateway that has lost its way to the API: it says nothing of
+            # the object, and a session that believed it would be ended.
+            return ClusterUnavailable
+        return NamespaceNotFound if _NO_NAMESPACE.fullmatch(text) else ObjectNotFound
     if http_status == 409:
         return AlreadyExists if reason == "AlreadyExists" else Conflict
     if http_status == 429 or http_status >= 500:
         # What is too large for etcd stays so, and each attempt counts against a quota.
         return ClusterError if "request is too large" in text else ClusterUnavailable
-    return {401: Unauthorized, 404: ObjectNotFound, 410: ResourceExpired}.get(
-        http_status, ClusterError
-    )
+    return {401: Unauthorized, 410: ResourceExpired}.get(http_status, ClusterError)
 
 
 def _class_of_refusal(text: str) -> type[ClusterError]:

@@ -5,8 +5,9 @@ but that. A watch that the server ended in order goes on from its last resource 
 else leads to a new list, after a pause that grows from failure to failure: a version that is too
 old, a connection that is cut, silent or ends at once, a line that is no event, an answer that is no
 2xx, a defect of its own. A list is compared with what is known, so that what happened meanwhile is
-seen, and seen once; an object that vanished in the hole is a deletion. While nothing current is
-known, `is_fresh` is False.
+seen, and seen once; an object that vanished in the hole is a deletion, once the API has said so of
+that very object: a list that lacks what exists is false, and is read again. While nothing current
+is known, `is_fresh` is False.
 
 Subscribers see the newest state of one object by name, never the client; several changes in a row
 may be seen as one.
@@ -19,10 +20,11 @@ from contextlib import aclosing, contextmanager
 from typing import Any
 
 from telorunner.aio import Backoff
-from telorunner.errors import ClusterError, ResourceExpired
+from telorunner.errors import ClusterError, Forbidden, ResourceExpired
+from telorunner.kube.absence import confirm
 from telorunner.kube.client import Cluster
-from telorunner.kube.errors import cut
-from telorunner.kube.objects import list_with_version
+from telorunner.kube.errors import cut, from_exception
+from telorunner.kube.objects import is_selected, list_with_version
 from telorunner.kube.watch import SERVER_TIMEOUT_SECONDS, WatchEvent, watch
 
 logger = logging.getLogger(__name__)
@@ -41,6 +43,9 @@ LONGEST_PAUSE_SECONDS = 5.0
 WARNING_SECONDS = 60.0
 
 _NEVER = float("-inf")
+
+# A namespace that does not exist has no Role either, and the API says the same of both.
+_NO_NAMESPACE = " (said of a namespace that does not exist, too)"
 
 Object = dict[str, Any]
 
@@ -186,10 +191,9 @@ class Informer:
         self._learned = {
             name: lists for name, lists in self._learned.items() if lists == self._lists
         }
-        for name in self._objects.keys() - listed.keys() - self._learned.keys():
-            self._forget(name, None)
         for name, thing in listed.items():
             self._keep(name, thing)
+        await self._confirm(self._objects.keys() - listed.keys() - self._learned.keys())
         self._version = version
         self.failure = None
         if self._lost_at is not None:
@@ -200,6 +204,28 @@ class Informer:
             for followers in self._subscriptions.values():
                 for subscription in followers:
                     subscription.take_listed()
+
+    async def _confirm(self, lacking: set[str]) -> None:
+        """Forget those of them that are gone.
+
+        Raises:
+            ClusterError: Not all are known to be gone, so that the list cannot be built upon.
+        """
+        if not lacking:
+            return
+        failure = await confirm(self._cluster, self._resource, lacking, self._take_found)
+        if failure is not None:
+            raise from_exception(failure)
+
+    def _take_found(self, name: str, found: Object | None) -> bool:
+        """Take what was found of an object that a list lacked; return whether it could lack it."""
+        if found is None or not is_selected(found, self._selector):
+            self._forget(name, None)
+            return True
+        known = self._objects.get(name)
+        self._keep(name, found)
+        # One of the same name, made since the list was read.
+        return known is None or known["metadata"].get("uid") != found["metadata"].get("uid")
 
     async def _watch_until_learned(self) -> None:
         """Watch until a new list is needed, which something learned otherwise needs too."""
@@ -272,9 +298,10 @@ class Informer:
             is_defect = not isinstance(cause, ClusterError)
             reason = cut(str(cause.__cause__ or cause))
             logger.warning(
-                "The watch of %s has failed and goes on: %s",
+                "The watch of %s has failed and goes on: %s%s",
                 self._resource,
                 reason,
+                _NO_NAMESPACE if type(cause) is Forbidden else "",
                 exc_info=cause if is_defect else None,
             )
 

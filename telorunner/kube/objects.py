@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 from telorunner.errors import Conflict, ObjectNotFound
 from telorunner.kube.client import Call, Cluster
+from telorunner.kube.errors import NotKubernetesError, from_exception
 
 SESSION_ID_LABEL = "telo.run/session-id"
 MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
@@ -54,6 +55,13 @@ def managed_selector(managed_by: str) -> str:
     return f"{MANAGED_BY_LABEL}={managed_by}"
 
 
+def is_selected(found: dict[str, Any], selector: str) -> bool:
+    """Tell whether an object has the labels that a selector of `managed_selector()` asks for."""
+    labels = found["metadata"].get("labels") or {}
+    terms = (term.partition("=") for term in selector.split(",") if term)
+    return all(labels.get(name) == value for name, _, value in terms)
+
+
 def owner_reference(owner: dict[str, Any]) -> dict[str, str]:
     """Return the reference that lets an object vanish with its pod.
 
@@ -75,6 +83,18 @@ async def create(cluster: Cluster, resource: str, manifest: dict[str, Any]) -> d
         ClusterError: The API refused or did not answer; then the object may exist all the same.
     """
     return await cluster.request(Call("POST", collection_path(cluster, resource), body=manifest))
+
+
+async def find(cluster: Cluster, resource: str, name: str) -> dict[str, Any] | None:
+    """Return one object; None: the API says that there is none of that name.
+
+    Raises:
+        ClusterError: The API refused or did not answer; then nothing is known of it.
+    """
+    try:
+        return await get(cluster, resource, name)
+    except ObjectNotFound:
+        return None
 
 
 async def get(cluster: Cluster, resource: str, name: str) -> dict[str, Any]:
@@ -141,10 +161,8 @@ async def delete_if_exists(
 
 async def _uid(cluster: Cluster, resource: str, name: str) -> str:
     """Return the uid of an object, empty if there is none of that name."""
-    try:
-        return str((await get(cluster, resource, name))["metadata"].get("uid") or "")
-    except ObjectNotFound:
-        return ""
+    found = await find(cluster, resource, name)
+    return str(found["metadata"].get("uid") or "") if found is not None else ""
 
 
 async def list_objects(
@@ -175,7 +193,10 @@ async def list_with_version(
     while True:
         call = Call("GET", collection_path(cluster, resource), query)
         page = await cluster.request(call, timeout_seconds=LIST_SECONDS)
-        objects += page.get("items") or []
+        if "items" not in page:
+            # Other JSON, which a gateway may answer to anything, would be a list of nothing.
+            raise from_exception(NotKubernetesError("the answer is no list"))
+        objects += page["items"] or []
         metadata = page.get("metadata") or {}
         if not metadata.get("continue"):
             return objects, str(metadata.get("resourceVersion") or "")

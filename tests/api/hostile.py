@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -63,6 +64,8 @@ class World:
     server: Server
     runtime: Runtime
     owner: Owner
+    # What it listens on, and the cluster that it may ask.
+    ports: frozenset[int]
 
     @property
     def session_id(self) -> str:
@@ -121,8 +124,8 @@ class World:
 
     def _count(self) -> tuple[int, int, int, int]:
         gc.collect()
-        tasks = len(asyncio.all_tasks())
-        return tasks, len(_open_files()), len(self.server.transports), len(self.server.connections)
+        tasks, files = len(asyncio.all_tasks()), len(_open_files(self.ports))
+        return tasks, files, len(self.server.transports), len(self.server.connections)
 
     def settle(self, *, at_most: tuple[int, int, int, int]) -> None:
         """Wait until there is no more of anything than before; fail where it never comes."""
@@ -132,19 +135,41 @@ class World:
                 async with asyncio.timeout(SETTLE_SECONDS):
                     while _exceeds(self._count(), at_most):  # noqa: ASYNC110 - it has no event
                         await asyncio.sleep(0.05)
-            assert not _exceeds(self._count(), at_most), (self._count(), at_most, _open_files())
+            files = _open_files(self.ports)
+            assert not _exceeds(self._count(), at_most), (self._count(), at_most, files)
 
         on_loop(wait())
 
 
-def _open_files() -> list[str]:
-    """Return what is open, but for the files of the database's pool of threads."""
+def _open_files(ports: frozenset[int]) -> list[str]:
+    """Return what is open, but for the files of the database's pool of threads and for strangers.
+
+    Fixtures that live as long as this process, such as a proxy for other tests, have connections
+    that come and go by themselves: those that have neither end at one of the ports are theirs.
+    """
     found = []
     for name in os.listdir("/proc/self/fd"):
         # One that is listed may be closed by now, as the listing's own is.
         with suppress(OSError):
             found.append(os.readlink(f"/proc/self/fd/{name}"))
-    return sorted(name for name in found if "sqlite" not in name)
+    strangers = _connections_elsewhere(ports)
+    return sorted(name for name in found if "sqlite" not in name and name not in strangers)
+
+
+def _connections_elsewhere(ports: frozenset[int]) -> set[str]:
+    """Return TCP sockets that have neither end at one of the ports, as descriptors name them.
+
+    One whose connection was reset is in no table: whatever it was, it is not among them.
+    """
+    found = set[str]()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        # Source: proc(5). Addresses are hexadecimal with the port behind a colon.
+        for line in Path(table).read_text().splitlines()[1:]:
+            _, local, remote, _, _, _, _, _, _, inode, *_ = line.split()
+            ends = {int(end.rpartition(":")[2], 16) for end in (local, remote)}
+            if not ends & ports:
+                found.add(f"socket:[{inode}]")
+    return found
 
 
 def _exceeds(counts: tuple[int, ...], bounds: tuple[int, ...]) -> bool:
@@ -178,7 +203,8 @@ def open_world(config: Settings, folder: Path, **limits: Any) -> Iterator[World]
         await owner.say(UNTOUCHED)
         eating = aio.start(_eat(current, owner.session_id), name="the application's input")
         stack.push_async_callback(aio.stop, eating)
-        return World(server, current, owner)
+        api_port = urlsplit(api.url).port or 0
+        return World(server, current, owner, frozenset({server.port, api_port}))
 
     async def end() -> None:
         await stack.aclose()

@@ -31,6 +31,7 @@ async def test_a_stop_is_recorded_for_the_owner(client: httpx.AsyncClient) -> No
     loaded = await store.load(owner.engine_id, session_id)
     assert loaded is not None
     assert loaded.is_stop_requested
+    assert loaded.stop_requested_at == await wish(session_id)
     # The status is the owner's to write.
     document = (await client.get(f"/v1/sessions/{session_id}")).json()
     assert document["status"] == {"kind": "starting"}

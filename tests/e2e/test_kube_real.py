@@ -123,13 +123,13 @@ async def test_a_pod_is_watched_from_its_making_to_its_end(cluster: Cluster) -> 
 
 
 async def test_a_terminal_has_its_size_its_bytes_and_its_end(cluster: Cluster) -> None:
-    script = "stty raw -echo; echo ready; read line; stty size; head -c 262144; exit 0"
+    sized = "while [ \"`stty size`\" != '31 97' ]; do sleep 0.05; done; stty size"
+    script = f"stty raw -echo; echo ready; read line; {sized}; head -c 262144; exit 0"
     await objects.create(cluster, "pods", pod("a", script))
     data = bytes(range(32, 127)) * (262_144 // 95) + b"x" * (262_144 % 95)
     async with AsyncExitStack() as stack:
         stream = await attach(stack, cluster, "a", tty=True)
         await stream.resize(97, 31)
-        await asyncio.sleep(1)
         await stream.write(b"\n" + data)
         found = (await output(stream))[1]
         assert b"31 97" in found

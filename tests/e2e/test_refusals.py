@@ -24,7 +24,8 @@ POD = "create: could not create the session pod"
 CONFIG_MAP = "create: could not create the bundle's ConfigMap"
 NOT_PERMITTED = (
     "the runner is not permitted to do this (Forbidden, HTTP 403). "
-    "The cluster operator must check the runner's RBAC."
+    "The cluster operator must check the runner's RBAC, and that the session namespace "
+    "(RUNNER_SESSION_NAMESPACE) exists."
 )
 HELLO = 'print("first line")\nprint("last line")\n'
 WAITS = 'print("ready", flush=True)\ninput()\n'

@@ -6,11 +6,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from sessions.pods.run import object_name
 from sessions.reconciler import Reconciler
 from telorunner.kube.objects import session_labels
 from tests import fakes
 from tests.engine.world import FakeWorld, held_lease, is_status, open_fake_world
+from tests.fakes import Handler, refuse, say
 from tests.unit.pods import running, terminated
 
 PROGRAM = "print(1)\n"
@@ -62,6 +65,25 @@ async def test_config_maps_go_when_old_unmounted_and_unclaimed(world: FakeWorld)
         assert set(world.api.objects["configmaps"]) == {claimed, young, mounted}
         assert old not in world.api.objects["configmaps"]
         assert set(world.api.objects["pods"]) == {pod}
+
+
+@pytest.mark.parametrize("answer", [None, refuse(500), say("<html>", 404)])
+async def test_a_false_list_of_pods_unmounts_no_config_map(
+    world: FakeWorld, answer: Handler | None
+) -> None:
+    old = put(world, "configmaps", "oldaaaaaaaaa", metadata={"creationTimestamp": ago(5)})
+    mounts = {"volumes": [{"name": "bundle", "configMap": {"name": old}}]}
+    world.api.script("list", say('{"metadata":{"resourceVersion":"100"},"items":[]}'))
+    async with world.idle_runner():
+        await world.runtime.pods.wait_listed()
+        put(world, "pods", "oldaaaaaaaaa", spec=mounts, quietly=True)
+        if answer is not None:
+            world.api.script("get", answer)
+        await reap(world)
+        assert set(world.api.objects["configmaps"]) == {old}
+        world.api.remove(old, quietly=True)
+        await reap(world)
+        assert not world.api.objects["configmaps"]
 
 
 async def test_an_unclaimed_pod_that_stays_in_deletion_is_forced_out(world: FakeWorld) -> None:

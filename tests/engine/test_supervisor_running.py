@@ -139,7 +139,8 @@ async def test_a_start_deadline_without_the_permission_to_look_says_so(tmp_path:
         bench.pods.failure = Forbidden(status=403, reason="Forbidden")
         assert await bench.task == failed(
             "the session did not start within 180 s: the runner is not permitted to do this "
-            "(Forbidden, HTTP 403). The cluster operator must check the runner's RBAC."
+            "(Forbidden, HTTP 403). The cluster operator must check the runner's RBAC, and that "
+            "the session namespace (RUNNER_SESSION_NAMESPACE) exists."
         )
 
 

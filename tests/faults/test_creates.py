@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from telorunner.kube.objects import delete_if_exists
 from tests.clients import Client
 from tests.faultrules import (
     CONFLICT,
@@ -16,11 +17,12 @@ from tests.faultrules import (
     Cut,
     Delay,
     Fault,
+    Hold,
     Slow,
     page,
     refusal,
 )
-from tests.faulty import Faulty
+from tests.faulty import Faulty, pod_name
 
 pytestmark = pytest.mark.cluster
 
@@ -29,10 +31,14 @@ POD = "create: could not create the session pod"
 CONFIG_MAP = "create: could not create the bundle's ConfigMap"
 RBAC = (
     "the runner is not permitted to do this (Forbidden, HTTP 403). The cluster operator must check "
-    "the runner's RBAC."
+    "the runner's RBAC, and that the session namespace (RUNNER_SESSION_NAMESPACE) exists."
 )
 QUOTA = "the session namespace's resource quota is exhausted (Forbidden, HTTP 403)."
 SECURITY = "the session namespace's Pod Security level refuses this pod (Forbidden, HTTP 403)."
+BUNDLE_DELETED = (
+    "the ConfigMap with the session's bundle was deleted before the pod had mounted it; start the "
+    "session again"
+)
 OTHER = "the Kubernetes API rejected the request (Forbidden, HTTP 403)."
 INVALID = "the Kubernetes API rejected the request (Invalid, HTTP 422)."
 
@@ -144,3 +150,36 @@ async def test_a_slow_api_is_only_slow(faulty: Faulty, client: Client) -> None:
     await it_runs_once(faulty, client)
     assert time.monotonic() - began_at > 0.6
     assert faulty.proxy.count("create") == 2
+
+
+async def test_a_namespace_that_does_not_exist_is_no_missing_permission(
+    faulty: Faulty, client: Client
+) -> None:
+    missing = refusal(404, "NotFound", 'namespaces "telo-sessions" not found')
+    rule = faulty.proxy.add(missing, verb="create", resource="configmaps")
+    _, status = await ended(client)
+    assert status == {
+        "kind": "failed",
+        "message": f"{CONFIG_MAP}: the Kubernetes API rejected the request: the session namespace "
+        "does not exist (NotFound, HTTP 404). The cluster operator must create it, or correct "
+        "RUNNER_SESSION_NAMESPACE.",
+    }
+    assert rule.hits == 1
+
+
+async def test_a_bundle_that_is_deleted_before_it_is_mounted_is_told_soon(
+    faulty: Faulty, client: Client
+) -> None:
+    """It goes before the pod is made, and what would make it again is told that it is there."""
+    proxy = faulty.proxy
+    held = proxy.add(Hold(), verb="create", resource="pods")
+    proxy.add(Answer(200, b'{"metadata":{}}'), verb="patch", resource="configmaps", times=1)
+    session = await client.create(HELLO)
+    await proxy.until(lambda: held.hits)
+    async with faulty.open_admin() as admin:
+        assert await delete_if_exists(admin, "configmaps", pod_name(session))
+    began_at = time.monotonic()
+    proxy.lift(held)
+    assert await client.status(session) == {"kind": "failed", "message": BUNDLE_DELETED}
+    assert time.monotonic() - began_at < 20
+    await faulty.until_nothing_is_left()

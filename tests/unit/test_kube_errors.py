@@ -5,6 +5,8 @@ from telorunner.errors import (
     ClusterError,
     ClusterUnavailable,
     Forbidden,
+    NamespaceNotFound,
+    ObjectNotFound,
     PodSecurityRefused,
     QuotaExceeded,
     Unauthorized,
@@ -37,7 +39,8 @@ def status(code: int, reason: str, message: str) -> bytes:
             RBAC,
             Forbidden,
             f"{OPERATION}: the runner is not permitted to do this (Forbidden, HTTP 403). "
-            "The cluster operator must check the runner's RBAC.",
+            "The cluster operator must check the runner's RBAC, and that the session namespace "
+            "(RUNNER_SESSION_NAMESPACE) exists.",
         ),
         (
             QUOTA,
@@ -72,6 +75,33 @@ def test_the_causes_of_403_are_told_apart(
     failure = from_status(403, status(403, "Forbidden", message))
     assert type(failure) is expected
     assert describe(failure, OPERATION) == sentence
+
+
+def test_a_namespace_that_does_not_exist_is_told_as_such() -> None:
+    body = status(404, "NotFound", 'namespaces "sessions" not found')
+    failure = from_status(404, body, "POST /api/v1/namespaces/sessions/pods")
+    assert type(failure) is NamespaceNotFound
+    assert describe(failure, OPERATION) == (
+        f"{OPERATION}: the Kubernetes API rejected the request: the session namespace does not "
+        "exist (NotFound, HTTP 404). The cluster operator must create it, or correct "
+        "RUNNER_SESSION_NAMESPACE."
+    )
+
+
+def test_an_object_that_does_not_exist_is_no_missing_namespace() -> None:
+    body = status(404, "NotFound", 'pods "namespaces" not found')
+    assert type(from_status(404, body)) is ObjectNotFound
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"404 page not found\n", b"<html>Not found</html>", b'{"error": "no route"}']
+)
+def test_a_404_that_is_not_the_apis_says_nothing_of_an_object(body: bytes) -> None:
+    failure = from_status(404, body)
+    assert type(failure) is ClusterUnavailable
+    assert failure.is_retryable
+    # A handshake tells its status only.
+    assert type(from_status(404, None)) is ObjectNotFound
 
 
 def test_what_is_too_large_for_etcd_is_not_tried_again() -> None:

@@ -2,7 +2,7 @@ from typing import Any
 
 import pytest
 
-from sessions.pods.progress import PULLING, Step, step
+from sessions.pods.progress import PULLING, Step, is_mounting, step
 from tests.unit.pods import condition, pod, running, terminated, waiting
 
 READY = condition("PodReadyToStartContainers")
@@ -70,3 +70,43 @@ def test_foreign_sentences_are_cut() -> None:
     said = step(pod("Pending", waiting("ErrImagePull", "x" * 2000)))
     assert said is not None
     assert len(said.message) == 500
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pod("Pending", conditions=None),
+        pod("Pending", waiting("ContainerCreating")),
+        pod("Pending", waiting("PodInitializing")),
+        pod(
+            "Pending",
+            waiting("ContainerCreating"),
+            conditions=[condition("PodReadyToStartContainers", "False")],
+        ),
+        pod("Pending", waiting("ContainerCreating"), podIP=None),
+    ],
+)
+def test_a_pod_without_a_sandbox_may_still_have_to_mount(found: dict[str, Any]) -> None:
+    assert is_mounting(found)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        pod("Pending", node=""),
+        pod("Pending", waiting("ContainerCreating"), conditions=[READY]),
+        pod("Pending", waiting("ContainerCreating"), podIP="10.1.2.3"),
+        pod("Pending", waiting("ErrImagePull")),
+        pod(
+            "Pending",
+            waiting("ContainerCreating"),
+            metadata={"deletionTimestamp": "2026-01-01T00:00:02Z"},
+        ),
+        pod("Running", running()),
+        pod("Failed", terminated(1)),
+    ],
+)
+def test_what_has_a_sandbox_or_waits_for_another_thing_mounts_nothing(
+    found: dict[str, Any],
+) -> None:
+    assert not is_mounting(found)

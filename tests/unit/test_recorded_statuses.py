@@ -242,7 +242,7 @@ REFUSED = {
     "refused-runtime-class": "the Kubernetes API rejected the request (Forbidden, HTTP 403).",
     "refused-role": (
         "the runner is not permitted to do this (Forbidden, HTTP 403). The cluster operator must "
-        "check the runner's RBAC."
+        "check the runner's RBAC, and that the session namespace (RUNNER_SESSION_NAMESPACE) exists."
     ),
 }
 
