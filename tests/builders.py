@@ -98,7 +98,7 @@ def make_owned_session(**overrides: Any) -> OwnedSession:
         "status": StatusKind.STARTING,
         "fence": 1,
         "env": {},
-        "is_stop_requested": False,
+        "stop_requested_at": None,
         "pod_name": "",
         "pod_uid": "1",
         "created_at": timezone.now(),

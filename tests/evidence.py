@@ -22,7 +22,8 @@ import httpx
 from telorunner.conf import ClusterKind
 from telorunner.kube.client import ClusterSettings, open_cluster
 from telorunner.kube.objects import list_objects
-from tests.clusters import MANAGED_BY
+from tests.clients import Client
+from tests.clusters import LOCAL_IMAGE, MANAGED_BY
 from tests.serving import ROOT, Platform, Process
 
 USER = {"DJANGO_SUPERUSER_USERNAME": "root", "DJANGO_SUPERUSER_PASSWORD": "a-long-password"}
@@ -134,6 +135,38 @@ def search_files(data_dir: Path, evidence: Evidence) -> None:
     for path in data_dir.rglob("*"):
         if path.is_file() and "localcluster" not in path.relative_to(data_dir).parts:
             evidence.keep(f"the file {path.relative_to(data_dir)}", path.read_bytes())
+
+
+class Watched(Client):
+    """A client whose every answer is kept, and which is closed at the end of the block."""
+
+    def __init__(self, url: str, evidence: Evidence) -> None:
+        super().__init__(url, LOCAL_IMAGE)
+        self.evidence = evidence
+        self.http.event_hooks["response"].append(self._keep)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def _keep(self, answer: httpx.Response) -> None:
+        where = f"{answer.request.method} {answer.request.url.path}"
+        self.evidence.keep(f"the headers of {where}", str(answer.headers))
+        if "event-stream" not in answer.headers.get("content-type", ""):
+            self.evidence.keep(where, await answer.aread())
+
+    async def look(self, session: str) -> bytes:
+        """Read all that clients can read of a session; return its output."""
+        for number, event in await self.events(session):
+            self.evidence.keep(f"event {number} of {session}", repr(event))
+        await self.http.get(f"/v1/sessions/{session}")
+        async with self.terminal(session) as terminal:
+            # A program that is stopped, or never started, may have shown nothing.
+            assert await terminal.drain() in {1000, 4410}
+        self.evidence.keep(f"the terminal of {session}", bytes(terminal.output))
+        return bytes(terminal.output)
 
 
 class Form(HTMLParser):

@@ -4,6 +4,7 @@ from typing import Any
 
 from sessions.states import IoMode, Mode, Protocol
 from sessions.store.rows import ID_ALPHABET, ID_LENGTH
+from telorunner.values.port import MAX_PORT
 from telorunner.values.pullpolicy import PullPolicy
 
 Schema = dict[str, Any]
@@ -44,7 +45,7 @@ def one_of(key: str, variants: dict[str, str], **more: Any) -> Schema:
     }
 
 
-PORT_NUMBER: Schema = {"type": "integer", "minimum": 1, "maximum": 65_535}
+PORT_NUMBER: Schema = {"type": "integer", "minimum": 1, "maximum": MAX_PORT}
 IO_MODE: Schema = {
     "type": "string",
     "enum": [str(mode) for mode in IoMode],

@@ -179,20 +179,22 @@ gone. It can be repeated, and an id that names no session is answered in the sam
 
 def of_session(view: type[Any]) -> type[Any]:
     """Describe the id in a view's address."""
-    parameter = OpenApiParameter("session_id", SESSION_ID, OpenApiParameter.PATH)
-    decorated: type[Any] = extend_schema(parameters=[parameter])(view)
-    return decorated
+    return _addressed(view, "session_id", SESSION_ID)
 
 
 def of_app(view: type[Any]) -> type[Any]:
     """Describe the app's name in a view's address."""
-    name = {
+    schema: Schema = {
         "type": "string",
         "minLength": 1,
         "description": "An app's name, as the capabilities list it.",
         "examples": ["code-helper"],
     }
-    parameter = OpenApiParameter("name", name, OpenApiParameter.PATH)
+    return _addressed(view, "name", schema)
+
+
+def _addressed(view: type[Any], name: str, schema: Schema) -> type[Any]:
+    parameter = OpenApiParameter(name, schema, OpenApiParameter.PATH)
     decorated: type[Any] = extend_schema(parameters=[parameter])(view)
     return decorated
 

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from telorunner.values import env
+from telorunner.values.port import MAX_PORT
 from telorunner.values.quantity import (
     MAX_QUANTITY_LENGTH,
     QUANTITY,
@@ -115,4 +116,4 @@ BytesQuantity = Annotated[
     AfterValidator(_quantity(parse_bytes)),
     Field(examples=["512Mi", "1Gi"], json_schema_extra=_QUANTITY_SCHEMA),
 ]
-PortNumber = Annotated[int, Field(ge=1, le=65_535)]
+PortNumber = Annotated[int, Field(ge=1, le=MAX_PORT)]

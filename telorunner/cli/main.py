@@ -16,6 +16,7 @@ from telorunner import __version__
 from telorunner.cli.failures import ClientFailure
 from telorunner.cli.run import INTERRUPTED, RunOptions, run
 from telorunner.cli.terminal import LocalTerminal
+from telorunner.values.port import MAX_PORT
 
 DEFAULT_URL = "http://127.0.0.1:8062"
 URL_VARIABLE = "TELORUNNER_URL"
@@ -92,7 +93,7 @@ def _text(text: str) -> str:
 
 def _port(text: str) -> dict[str, Any]:
     number, _, protocol = text.partition("/")
-    is_number = number.isascii() and number.isdecimal() and 1 <= int(number) <= 65535
+    is_number = number.isascii() and number.isdecimal() and 1 <= int(number) <= MAX_PORT
     if not is_number or protocol not in ("", "tcp", "udp"):
         raise argparse.ArgumentTypeError(f"{text} is not a port such as 8080 or 5353/udp")
     return {"port": int(number), "protocol": protocol or "tcp"}

@@ -20,9 +20,10 @@ from pydantic import (
 from pydantic_core import ErrorDetails
 from pydantic_settings import NoDecode
 
-from telorunner.conf.types import Image, Text, Title, Whole
+from telorunner.conf.types import AppDescription, Image, Title, Whole
 from telorunner.values import env
 from telorunner.values.dns import is_dns_label
+from telorunner.values.port import MAX_PORT
 
 # A key that is wrong is named, but not a page of it.
 MAX_SHOWN_LENGTH = 64
@@ -54,9 +55,9 @@ class SeededApp(BaseModel):
     image: Image
     env: Annotated[dict[str, Whole], Field(repr=False)] = {}
     pull_policy: Literal["missing", "always", "never"] = Field("missing", alias="pullPolicy")
-    port: Annotated[int, Field(ge=1, le=65_535)] | None = None
+    port: Annotated[int, Field(ge=1, le=MAX_PORT)] | None = None
     title: Title = ""
-    description: Text = ""
+    description: AppDescription = ""
 
 
 class _Object(dict[str, object]):

@@ -33,6 +33,7 @@ from telorunner.conf.types import (
     Title,
 )
 from telorunner.errors import ConfigError
+from telorunner.values.port import MAX_PORT
 
 PROJECT_DIR = Path(__file__).resolve().parent.parent.parent
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
@@ -57,7 +58,9 @@ class Settings(BaseSettings):
         frozen=True, env_ignore_empty=True, extra="ignore", hide_input_in_errors=True
     )
 
-    port: Annotated[Integer, Field(ge=0, le=65535)] = Field(default=8062, validation_alias="PORT")
+    port: Annotated[Integer, Field(ge=0, le=MAX_PORT)] = Field(
+        default=8062, validation_alias="PORT"
+    )
     host_setting: str = Field(default="", validation_alias="RUNNER_HOST")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", validation_alias="LOG_LEVEL"

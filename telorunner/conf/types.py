@@ -20,9 +20,11 @@ from telorunner.values.terms import version_problem
 
 _BASE_URL = re.compile(r"https?://(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?", re.ASCII)
 _LABEL_VALUE = re.compile(r"[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?", re.ASCII)
-# What the rows of its tags keep of it.
+# What the rows of the catalog keep.
 MAX_REPOSITORY_LENGTH = 255
 MAX_TITLE_LENGTH = 200
+# Each answer of /v1/capabilities has those of all apps.
+MAX_DESCRIPTION_LENGTH = 2000
 
 
 def _integer(value: object) -> object:
@@ -153,6 +155,12 @@ def _title(value: str) -> str:
     return _text(value)
 
 
+def _app_description(value: str) -> str:
+    if len(value) > MAX_DESCRIPTION_LENGTH:
+        raise ValueError(f"must be at most {MAX_DESCRIPTION_LENGTH} characters long")
+    return _text(value)
+
+
 def _terms_version(value: str) -> str:
     if problem := version_problem(value):
         raise ValueError(problem)
@@ -205,3 +213,4 @@ TermsVersion = Annotated[str, AfterValidator(_terms_version)]
 Whole = Annotated[str, AfterValidator(_whole)]
 Text = Annotated[str, AfterValidator(_text)]
 Title = Annotated[str, AfterValidator(_title)]
+AppDescription = Annotated[str, AfterValidator(_app_description)]

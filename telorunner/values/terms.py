@@ -4,7 +4,8 @@ import hashlib
 import re
 
 # It travels in a header, where several values would be joined by commas.
-_VERSION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,62}[A-Za-z0-9])?", re.ASCII)
+MAX_VERSION_LENGTH = 64
+_VERSION = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?", re.ASCII)
 _DERIVED_LENGTH = 12
 # They are part of each answer of /v1/capabilities.
 MAX_BODY_LENGTH = 100_000
@@ -31,6 +32,9 @@ def body_problem(body: str) -> str:
 
 def version_problem(version: str) -> str:
     """Return what is wrong with a version that was given; empty: nothing."""
-    if version and _VERSION.fullmatch(version) is None:
-        return "must be letters, digits, '.', '_' and '-', at most 64, first and last no sign"
+    if len(version) > MAX_VERSION_LENGTH or (version and _VERSION.fullmatch(version) is None):
+        return (
+            f"must be letters, digits, '.', '_' and '-', at most {MAX_VERSION_LENGTH}, first and "
+            "last no sign"
+        )
     return ""

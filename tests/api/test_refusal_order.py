@@ -1,4 +1,4 @@
-"""POST /v1/sessions with several faults at once: the contract says which one is told."""
+"""Both routes that create sessions with several faults at once: the contract says which is told."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from sessions.runtime import Runtime
 from telorunner.conf import Settings
 from telorunner.drf import REFUSAL_KEY, too_large
 from tests.builders import ENTRY, IMAGE, create_body, make_bundle, make_settings
-from tests.offered import publish_terms
+from tests.offered import APP_NAME, offer_app, publish_terms
 from tests.owners import admit
 
 pytestmark = pytest.mark.usefixtures("transactional_db")
@@ -23,16 +23,19 @@ pytestmark = pytest.mark.usefixtures("transactional_db")
 LIMIT_BYTES = 5000
 VERSION = "Rev-1"
 APP = {"name": "web", "entryRelativePath": ENTRY}
+SESSIONS_PATH = "/v1/sessions"
+APP_PATH = f"/v1/apps/{APP_NAME}/sessions"
 
 
 @dataclass
 class Asked:
     """A request, sound until faults are put into it."""
 
+    path: str
     method: str = "POST"
     content_type: str = "application/json"
     accepted: str = VERSION
-    body: dict[str, Any] = field(default_factory=create_body)
+    body: dict[str, Any] = field(default_factory=dict)
     prefix: bytes = b""
     suffix: bytes = b""
 
@@ -52,29 +55,52 @@ class Fault:
         return self.code
 
 
-def of_body(code: str, status: int = 400, **overrides: Any) -> Fault:
-    return Fault(code, status, lambda asked: asked.body.update(overrides))
+def is_set(name: str, value: Any) -> Callable[[Asked], object]:
+    return lambda asked: setattr(asked, name, value)
 
 
-# In the contract's order. The last one is no fault of the request: there is no room.
-FAULTS = [
-    Fault("method_not_allowed", 405, lambda asked: setattr(asked, "method", "PUT")),
-    Fault("unsupported_media_type", 415, lambda asked: setattr(asked, "content_type", "text/x")),
-    Fault("bundle_too_large", 413, lambda asked: setattr(asked, "prefix", b" " * LIMIT_BYTES)),
-    Fault("invalid_json", 400, lambda asked: setattr(asked, "suffix", b",")),
+def of_body(code: str, **overrides: Any) -> Fault:
+    return Fault(code, 400, lambda asked: asked.body.update(overrides))
+
+
+# In the contract's order.
+SHAPE = [
+    Fault("method_not_allowed", 405, is_set("method", "PUT")),
+    Fault("unsupported_media_type", 415, is_set("content_type", "text/x")),
+    Fault("bundle_too_large", 413, is_set("prefix", b" " * LIMIT_BYTES)),
+    Fault("invalid_json", 400, is_set("suffix", b",")),
     of_body("invalid_request", inspect="yes"),
-    Fault("terms_required", 428, lambda asked: setattr(asked, "accepted", "")),
-    of_body("invalid_bundle", bundle=make_bundle(entry="missing.yaml")),
-    of_body("invalid_config", config={"image": "busybox", "pullPolicy": "missing"}),
-    of_body("watch_disabled", mode="watch"),
-    of_body("agent_requires_watch", agent="helper"),
-    of_body("invalid_app_name", apps=[{**APP, "name": "Web"}]),
-    of_body("reserved_app_name", apps=[{**APP, "name": "workspace"}]),
-    Fault("too_many_sessions", 409, lambda _: None),
 ]
+TERMS = Fault("terms_required", 428, is_set("accepted", ""))
+# It is no fault of the request.
+NO_ROOM = Fault("too_many_sessions", 409, lambda _: None)
+FAULTS = {
+    SESSIONS_PATH: [
+        *SHAPE,
+        TERMS,
+        of_body("invalid_bundle", bundle=make_bundle(entry="missing.yaml")),
+        of_body("invalid_config", config={"image": "busybox", "pullPolicy": "missing"}),
+        of_body("watch_disabled", mode="watch"),
+        of_body("agent_requires_watch", agent="helper"),
+        of_body("invalid_app_name", apps=[{**APP, "name": "Web"}]),
+        of_body("reserved_app_name", apps=[{**APP, "name": "workspace"}]),
+        NO_ROOM,
+    ],
+    APP_PATH: [
+        *SHAPE,
+        Fault("unknown_app", 404, is_set("path", "/v1/apps/nope/sessions")),
+        TERMS,
+        NO_ROOM,
+    ],
+}
 # One app cannot have two names.
 IMPOSSIBLE = {("invalid_app_name", "reserved_app_name")}
-PAIRS = [pair for pair in combinations(FAULTS, 2) if (pair[0].code, pair[1].code) not in IMPOSSIBLE]
+PAIRS = [
+    (path, first, second)
+    for path, faults in FAULTS.items()
+    for first, second in combinations(faults, 2)
+    if (first.code, second.code) not in IMPOSSIBLE
+]
 
 
 @pytest.fixture
@@ -82,35 +108,39 @@ def config() -> Settings:
     return make_settings(max_bundle_bytes=LIMIT_BYTES, max_sessions=1)
 
 
-async def ask(client: httpx.AsyncClient, *faults: Fault) -> tuple[int, str]:
-    asked = Asked()
+async def ask(client: httpx.AsyncClient, path: str, *faults: Fault) -> tuple[int, str]:
+    asked = Asked(path, body=create_body() if path == SESSIONS_PATH else {})
     for fault in faults:
         fault.inject(asked)
     headers = {"content-type": asked.content_type, "x-telo-accepted-terms": asked.accepted}
     answer = await client.request(
-        asked.method, "/v1/sessions", content=asked.content(), headers=headers
+        asked.method, asked.path, content=asked.content(), headers=headers
     )
     return answer.status_code, answer.json()["error"]
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS, ids=lambda fault: str(fault))
+@pytest.mark.parametrize(("path", "first", "second"), PAIRS, ids=str)
 async def test_the_first_of_two_faults_is_told(
-    client: httpx.AsyncClient, first: Fault, second: Fault
+    client: httpx.AsyncClient, path: str, first: Fault, second: Fault
 ) -> None:
+    await offer_app()
     await publish_terms(VERSION)
-    if second.code == "too_many_sessions":
+    if second is NO_ROOM:
         await admit()
-    told = await ask(client, second, first)
-    assert told == (first.status, first.code)
-    assert await Session.objects.acount() == (1 if second.code == "too_many_sessions" else 0)
+    assert await ask(client, path, second, first) == (first.status, first.code)
+    assert await Session.objects.acount() == (1 if second is NO_ROOM else 0)
 
 
-async def test_all_faults_at_once_are_told_by_the_first(client: httpx.AsyncClient) -> None:
+@pytest.mark.parametrize("path", FAULTS)
+async def test_all_faults_at_once_are_told_by_the_first(
+    client: httpx.AsyncClient, path: str
+) -> None:
+    await offer_app()
     await publish_terms(VERSION)
     await admit()
-    left = FAULTS.copy()
+    left = FAULTS[path].copy()
     while left:
-        assert await ask(client, *reversed(left)) == (left[0].status, left[0].code)
+        assert await ask(client, path, *reversed(left)) == (left[0].status, left[0].code)
         left.pop(0)
 
 

@@ -1,19 +1,15 @@
 """The terms gate of both routes that create sessions: 428 until the current version is accepted."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from itertools import combinations
 from typing import Any
 
 import httpx
-import orjson
 import pytest
 
 from catalog.models import Terms
 from sessions import store
 from sessions.models import Session
 from telorunner.conf import Settings
-from tests.builders import create_body, make_bundle, make_settings
+from tests.builders import create_body, make_settings
 from tests.offered import APP_NAME, offer_app, publish_terms
 from tests.owners import admit
 
@@ -169,98 +165,6 @@ async def test_what_runs_is_not_asked_again(client: httpx.AsyncClient) -> None:
     assert (await client.get("/v1/capabilities")).status_code == 200
     probed = await client.post("/v1/probe", json={"config": {"image": "x", "pullPolicy": "never"}})
     assert probed.json()["status"] == "needs-setup"
-
-
-@dataclass
-class Asked:
-    """A request, sound until faults are put into it."""
-
-    path: str
-    method: str = "POST"
-    content_type: str = "application/json"
-    accepted: str = VERSION
-    body: dict[str, Any] = field(default_factory=dict)
-    prefix: bytes = b""
-    suffix: bytes = b""
-
-
-@dataclass(frozen=True)
-class Fault:
-    """What is wrong, and how a request that has only this fault is answered."""
-
-    code: str
-    status: int
-    inject: Callable[[Asked], object]
-
-    def __str__(self) -> str:
-        return self.code
-
-
-def is_set(name: str, value: Any) -> Callable[[Asked], object]:
-    return lambda asked: setattr(asked, name, value)
-
-
-def has(**keys: Any) -> Callable[[Asked], object]:
-    return lambda asked: asked.body.update(keys)
-
-
-# In the contract's order.
-SHAPE = [
-    Fault("method_not_allowed", 405, is_set("method", "PUT")),
-    Fault("unsupported_media_type", 415, is_set("content_type", "text/x")),
-    Fault("bundle_too_large", 413, is_set("prefix", b" " * LIMIT_BYTES)),
-    Fault("invalid_json", 400, is_set("suffix", b",")),
-    Fault("invalid_request", 400, has(inspect="yes")),
-]
-TERMS = Fault("terms_required", 428, is_set("accepted", "Rev-1"))
-NO_ROOM = Fault("too_many_sessions", 409, lambda _: None)
-OF_SESSIONS = [
-    *SHAPE,
-    TERMS,
-    Fault("invalid_bundle", 400, has(bundle=make_bundle(entry="missing.yaml"))),
-    Fault("invalid_config", 400, has(config={"image": "busybox", "pullPolicy": "missing"})),
-    Fault("watch_disabled", 400, has(mode="watch")),
-    NO_ROOM,
-]
-OF_APPS = [
-    *SHAPE,
-    Fault("unknown_app", 404, is_set("path", "/v1/apps/nope/sessions")),
-    TERMS,
-    NO_ROOM,
-]
-
-
-async def ask(client: httpx.AsyncClient, path: str, *faults: Fault) -> tuple[int, str]:
-    asked = Asked(path, body=body_of(path))
-    for fault in faults:
-        fault.inject(asked)
-    if NO_ROOM in faults:
-        await admit()
-        await admit()
-    answer = await client.request(
-        asked.method,
-        asked.path,
-        content=asked.prefix + orjson.dumps(asked.body) + asked.suffix,
-        headers={"content-type": asked.content_type, HEADER: asked.accepted},
-    )
-    return answer.status_code, answer.json()["error"]
-
-
-@pytest.mark.parametrize(
-    ("path", "first", "second"),
-    [
-        *(("/v1/sessions", *pair) for pair in combinations(OF_SESSIONS, 2) if TERMS in pair),
-        *((APP_PATH, *pair) for pair in combinations(OF_APPS, 2)),
-    ],
-    ids=str,
-)
-async def test_the_first_of_two_faults_is_told(
-    client: httpx.AsyncClient, path: str, first: Fault, second: Fault
-) -> None:
-    await publish_terms("Rev-1")
-    await publish_terms(VERSION)
-    assert await ask(client, path, second, first) == (first.status, first.code)
-    assert await Session.objects.acount() == (2 if NO_ROOM in (first, second) else 0)
 
 
 async def test_an_env_that_is_too_large_only_with_the_apps_own_is_told_after_the_terms(

@@ -13,14 +13,12 @@ from contextlib import AsyncExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
-from tests.clients import Client
-from tests.clusters import LOCAL_IMAGE
 from tests.evidence import (
     Admin,
     Evidence,
+    Watched,
     cluster,
     make_superuser,
     manage,
@@ -55,51 +53,33 @@ TYPED_APP = {
 }
 
 
-class Watched(Client):
-    """A client whose every answer is kept."""
+async def start(client: Watched, app: str, **env: str) -> str:
+    """Start an app with a secret of the client's own."""
+    body = {"env": {"OTHER": CLIENTS, **env}}
+    answer = await client.http.post(f"/v1/apps/{app}/sessions", json=body)
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["sessionId"])
 
-    def __init__(self, url: str, evidence: Evidence) -> None:
-        super().__init__(url, LOCAL_IMAGE)
-        self.evidence = evidence
-        self.http.event_hooks["response"].append(self._keep)
 
-    async def _keep(self, answer: httpx.Response) -> None:
-        where = f"{answer.request.method} {answer.request.url.path}"
-        self.evidence.keep(f"the headers of {where}", str(answer.headers))
-        if "event-stream" not in answer.headers.get("content-type", ""):
-            self.evidence.keep(where, await answer.aread())
+async def stop(client: Watched, session: str) -> bytes:
+    """Stop a session and read all that clients can of it; return its output."""
+    await client.http.delete(f"/v1/sessions/{session}")
+    return await client.look(session)
 
-    async def start(self, app: str, **env: str) -> str:
-        """Start an app with a secret of the client's own."""
-        given = {"OTHER": CLIENTS, **env}
-        answer = await self.http.post(f"/v1/apps/{app}/sessions", json={"env": given})
-        assert answer.status_code == 201, answer.text
-        return str(answer.json()["sessionId"])
 
-    async def look(self, session: str) -> bytes:
-        """Stop a session and read all that clients can of it; return its output."""
-        await self.http.delete(f"/v1/sessions/{session}")
-        for number, event in await self.events(session):
-            self.evidence.keep(f"event {number} of {session}", repr(event))
-        await self.http.get(f"/v1/sessions/{session}")
-        async with self.terminal(session) as terminal:
-            assert await terminal.drain() in {1000, 4410}
-        self.evidence.keep(f"the terminal of {session}", bytes(terminal.output))
-        return bytes(terminal.output)
-
-    async def ask_wrongly(self) -> None:
-        """Send secrets where they do not belong, and ask for everything else there is."""
-        wrong: list[Any] = [CLIENTS, [CLIENTS], {"A": [CLIENTS]}, {"A": {"B": CLIENTS}}]
-        wrong += [{"A": f"{CLIENTS}\0"}, {"A": CLIENTS * 9000}]
-        for app in ("seeded", "nobody"):
-            for env in wrong:
-                answer = await self.http.post(f"/v1/apps/{app}/sessions", json={"env": env})
-                assert answer.status_code in {400, 404}, answer.text
-        await self.http.post("/v1/apps/seeded/sessions", content=f'{{"env": {CLIENTS}')
-        for path in ("/v1/capabilities", "/v1/health", "/readyz", "/v1/openapi.json", "/v1/docs"):
-            assert (await self.http.get(path)).status_code == 200, path
-        config = {"config": {"image": IMAGE, "pullPolicy": "missing"}}
-        await self.http.post("/v1/probe", json=config)
+async def ask_wrongly(client: Watched) -> None:
+    """Send secrets where they do not belong, and ask for everything else there is."""
+    wrong: list[Any] = [CLIENTS, [CLIENTS], {"A": [CLIENTS]}, {"A": {"B": CLIENTS}}]
+    wrong += [{"A": f"{CLIENTS}\0"}, {"A": CLIENTS * 9000}]
+    for app in ("seeded", "nobody"):
+        for env in wrong:
+            answer = await client.http.post(f"/v1/apps/{app}/sessions", json={"env": env})
+            assert answer.status_code in {400, 404}, answer.text
+    await client.http.post("/v1/apps/seeded/sessions", content=f'{{"env": {CLIENTS}')
+    for path in ("/v1/capabilities", "/v1/health", "/readyz", "/v1/openapi.json", "/v1/docs"):
+        assert (await client.http.get(path)).status_code == 200, path
+    config = {"config": {"image": IMAGE, "pullPolicy": "missing"}}
+    await client.http.post("/v1/probe", json=config)
 
 
 async def curate(admin: Admin) -> None:
@@ -205,11 +185,10 @@ async def test_an_apps_env_value_stands_nowhere(tmp_path: Path) -> None:
         kubeconfig = stack.enter_context(cluster(environment, evidence))
         with platform(tmp_path, environment, evidence) as first:
             make_superuser(environment)
-            client = Watched(first.url, evidence)
-            stack.push_async_callback(client.close)
+            client = await stack.enter_async_context(Watched(first.url, evidence))
             async with Admin(first.url, evidence) as admin:
                 await curate(admin)
-                running = [await client.start(app, SECRET=CLIENTS) for app in ("seeded", "typed")]
+                running = [await start(client, app, SECRET=CLIENTS) for app in ("seeded", "typed")]
                 for session in running:
                     await client.until_running(session)
                     async with client.terminal(session) as terminal:
@@ -217,17 +196,16 @@ async def test_an_apps_env_value_stands_nowhere(tmp_path: Path) -> None:
                 # They did go through, and the operator's stand before the client's.
                 pods = await manifests(kubeconfig)
                 assert [pods.count(mark) > 0 for mark in MARKS] == [True, False, True, False, True]
-                await client.ask_wrongly()
+                await ask_wrongly(client)
                 search_files(tmp_path, evidence)
                 assert await admin.read_all() > 20
             evidence.keep("the dump", manage(environment, "dumpdata"))
             for session in running:
-                assert SAID in await client.look(session)
+                assert SAID in await stop(client, session)
         # In debug mode, with errors; then with another key, and images that cannot be pulled.
         debug = {**environment, "DJANGO_DEBUG": "true"}
         with platform(tmp_path, debug, evidence) as second:
-            client = Watched(second.url, evidence)
-            stack.push_async_callback(client.close)
+            client = await stack.enter_async_context(Watched(second.url, evidence))
             async with Admin(second.url, evidence) as admin:
                 await provoke(admin, client, tmp_path / "telorunner.sqlite3")
         changed = {
@@ -236,9 +214,8 @@ async def test_an_apps_env_value_stands_nowhere(tmp_path: Path) -> None:
             "RUNNER_IMAGE_PULL_GRACE_SECONDS": "0",
         }
         with platform(tmp_path, {**environment, **changed}, evidence) as third:
-            client = Watched(third.url, evidence)
-            stack.push_async_callback(client.close)
-            await client.look(await client.start("seeded"))
+            client = await stack.enter_async_context(Watched(third.url, evidence))
+            await stop(client, await start(client, "seeded"))
             answer = await client.http.post("/v1/apps/typed/sessions")
             assert answer.status_code >= 400, "its key is gone"
             async with Admin(third.url, evidence) as admin:

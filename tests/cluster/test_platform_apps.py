@@ -98,13 +98,14 @@ def label_of(folder: Path) -> str:
 
 @contextmanager
 def platform(cluster: ClusterUnderTest, folder: Path, **variables: str) -> Iterator[Platform]:
-    """A platform with a database and a label of its own, to be started by the test."""
+    """A platform with a database and a label of its own."""
     own = {
         "DATABASE_URL": f"sqlite:///{folder}/db.sqlite3",
         # Several work in one cluster here, and each deletes what it does not know.
         "RUNNER_MANAGED_BY": label_of(folder),
     }
     opened = Platform(cluster.data_dir, {**cluster.environment, **own, **variables})
+    opened.start()
     try:
         yield opened
     finally:
@@ -127,7 +128,6 @@ def serving_platform(
 ) -> Iterator[Platform]:
     """One platform for the tests that need nothing of their own."""
     with platform(cluster, tmp_path_factory.mktemp("database")) as opened:
-        opened.start()
         yield opened
 
 
@@ -274,7 +274,6 @@ async def test_an_app_that_may_run_as_root_does_where_the_namespace_admits_it(
     async with cluster.opened() as kube:
         await objects.create(kube, "namespaces", namespace)
     with platform(cluster, tmp_path, RUNNER_SESSION_NAMESPACE="open") as opened:
-        opened.start()
         change(opened, ROOTED)
         async with client_of(opened) as client:
             session = await start(client, "rooted")
@@ -289,7 +288,6 @@ async def test_a_disabled_app_is_unknown_at_the_next_request(
     cluster: ClusterUnderTest, tmp_path: Path
 ) -> None:
     with platform(cluster, tmp_path) as opened:
-        opened.start()
         async with client_of(opened) as client:
             session = await start(client, "talks")
             await client.until_running(session)
@@ -311,7 +309,6 @@ async def test_app_sessions_go_on_after_a_restart(
     cluster: ClusterUnderTest, tmp_path: Path
 ) -> None:
     with platform(cluster, tmp_path) as opened:
-        opened.start()
         async with client_of(opened) as client:
             session = await start(client, "talks", env={"OWN": "kept"})
             async with client.terminal(session) as terminal:
@@ -344,7 +341,6 @@ async def test_terms_are_asked_for_until_the_current_ones_are_accepted(
 ) -> None:
     variables = {"RUNNER_TERMS_BODY": "Be kind.", "RUNNER_TERMS_VERSION": "v1"}
     with platform(cluster, tmp_path, **variables) as opened:
-        opened.start()
         async with client_of(opened) as client:
             asked = await client.ask_to_create("print(1)\n")
             terms = {"version": "v1", "title": "Usage agreement", "body": "Be kind."}

@@ -8,6 +8,7 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from tests.clients import Client
+from tests.cluster.programs import HELLO, MEGABYTE
 from tests.clusters import ClusterUnderTest
 
 pytestmark = pytest.mark.cluster
@@ -16,14 +17,6 @@ RUNS = 20
 # Two cores: more at once would only measure the machine.
 AT_ONCE = 4
 FIRST_EVENT_SECONDS = 1.0
-
-HELLO = 'print("first line")\nprint("second line")\nraise SystemExit({code})\n'
-MEGABYTE = """
-import sys
-for number in range(16384):
-    sys.stdout.write(f"{number:062d}\\n")
-sys.stdout.write("the last line\\n")
-"""
 
 
 async def in_turns(client: Client, programs: list[str], check: "Check") -> None:

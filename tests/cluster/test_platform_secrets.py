@@ -12,16 +12,14 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-import httpx
 import pytest
 
-from tests.clients import Client
-from tests.clusters import LOCAL_IMAGE
 from tests.evidence import (
     Admin,
     Evidence,
+    Watched,
     cluster,
     make_superuser,
     manifests,
@@ -61,52 +59,22 @@ def test_a_leak_would_be_found() -> None:
         assert evidence.leaks() == [f"{ENV[:7]}… in 0 somewhere"]
 
 
-class Watched(Client):
-    """A client that keeps every answer as evidence."""
-
-    def __init__(self, url: str, evidence: Evidence) -> None:
-        super().__init__(url, LOCAL_IMAGE)
-        self.evidence = evidence
-        self.http.event_hooks = {"response": [self._keep]}
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def _keep(self, answer: httpx.Response) -> None:
-        where = f"{answer.request.method} {answer.request.url.path}"
-        self.evidence.keep(f"the headers of {where}", str(answer.headers))
-        if "event-stream" not in answer.headers.get("content-type", ""):
-            self.evidence.keep(where, await answer.aread())
-
-    async def start(self, program: str, **fields: Any) -> str:
-        """Create a session that is full of secrets."""
-        files = [("telo.yaml", program), ("secret.txt", CONTENTS)]
-        given: dict[str, Any] = {
-            "bundle": {
-                "entryRelativePath": "telo.yaml",
-                "files": [{"relativePath": path, "contents": text} for path, text in files],
-            },
-            "env": {"SECRET": ENV, "OTHER": f"https://user:{ENV}@host/"},
-            "config": {
-                "image": self.image,
-                "pullPolicy": "missing",
-                "registryUrl": f"https://user:{REGISTRY}@registry.example/",
-            },
-        }
-        return await self.create(program, **{**given, **fields})
-
-    async def look(self, session: str) -> None:
-        """Read all that clients can read of a session, but what its program has printed."""
-        for number, event in await self.events(session):
-            self.evidence.keep(f"event {number} of {session}", repr(event))
-        await self.http.get(f"/v1/sessions/{session}")
-        async with self.terminal(session) as terminal:
-            # A program that is stopped, or never started, may have shown nothing.
-            assert await terminal.drain() in {1000, 4410}
-        self.evidence.keep(f"the terminal of {session}", bytes(terminal.output))
+async def start(client: Watched, program: str, **fields: Any) -> str:
+    """Create a session that is full of secrets."""
+    files = [("telo.yaml", program), ("secret.txt", CONTENTS)]
+    given: dict[str, Any] = {
+        "bundle": {
+            "entryRelativePath": "telo.yaml",
+            "files": [{"relativePath": path, "contents": text} for path, text in files],
+        },
+        "env": {"SECRET": ENV, "OTHER": f"https://user:{ENV}@host/"},
+        "config": {
+            "image": client.image,
+            "pullPolicy": "missing",
+            "registryUrl": f"https://user:{REGISTRY}@registry.example/",
+        },
+    }
+    return await client.create(program, **{**given, **fields})
 
 
 def wrong_bodies() -> Iterator[bytes]:
@@ -143,21 +111,21 @@ async def ask_wrongly(client: Watched) -> None:
 
 async def run_sessions(client: Watched, kubeconfig: Path) -> str:
     """Let sessions end in each way; return one that still runs."""
-    lasting = await client.start(WAITS)
+    lasting = await start(client, WAITS)
     await client.until_running(lasting)
     # They did go through, and the token of a fetched delivery stands there too.
     pods = await manifests(kubeconfig)
     assert ENV in pods
     assert REGISTRY in pods
     client.evidence.marks |= set(TOKEN.findall(pods))
-    stopped = await client.start(WAITS)
+    stopped = await start(client, WAITS)
     await client.until_running(stopped)
     await client.http.delete(f"/v1/sessions/{stopped}")
     ended = [
         stopped,
-        await client.start(ENDS.format(code=3)),
-        await client.start(RAISES),
-        await client.start(ENDS.format(code=0), limits={"ttlSeconds": 1}),
+        await start(client, ENDS.format(code=3)),
+        await start(client, RAISES),
+        await start(client, ENDS.format(code=0), limits={"ttlSeconds": 1}),
     ]
     for session in ended:
         await client.look(session)
@@ -202,7 +170,7 @@ async def test_a_secret_stands_nowhere(
         with platform(tmp_path, {**environment, **changed}, evidence) as second:
             client = await stack.enter_async_context(Watched(second.url, evidence))
             client.image = changed["RUNNER_IMAGE"]
-            await client.look(await client.start(WAITS))
+            await client.look(await start(client, WAITS))
             await client.http.delete(f"/v1/sessions/{lasting}")
             await client.look(lasting)
             search_files(tmp_path, evidence)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from sessions.states import IoMode, StatusKind
+from tests.cluster.programs import HELLO, MEGABYTE
 from tests.engine.world import LocalWorld, is_status, open_local_world
 
 pytestmark = [pytest.mark.cluster, pytest.mark.django_db(transaction=True)]
@@ -18,13 +19,6 @@ RUNS, SLOW_RUNS = 20, 6
 # Two cores: more at once would only measure the machine.
 AT_ONCE = 4
 
-HELLO = 'print("first line")\nprint("second line")\nraise SystemExit({code})\n'
-MEGABYTE = """
-import sys
-for number in range(16384):
-    sys.stdout.write(f"{number:062d}\\n")
-sys.stdout.write("the last line\\n")
-"""
 LONG = """
 import signal, sys, time
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))

@@ -19,15 +19,16 @@ LABELS = {
 }
 
 
+async def selected(api: Api, path: str, **query: str) -> str:
+    """Return the names of what a query selects, in the list's order."""
+    found = await api.ask("GET", path, query=query)
+    return " ".join(one["metadata"]["name"] for one in found["items"])
+
+
 async def test_labels_select(api: Api, namespace: str) -> None:
     maps = f"/api/v1/namespaces/{namespace}/configmaps"
     for name, labels in LABELS.items():
         await api.ask("POST", maps, make_configmap(name, labels={"all": "", **labels}))
-
-    async def selected(selector: str) -> str:
-        query = {"labelSelector": f"all,{selector}"}
-        found = await api.ask("GET", maps, query=query)
-        return " ".join(one["metadata"]["name"] for one in found["items"])
 
     for selector, expected in {
         "x": "one two void",
@@ -49,17 +50,14 @@ async def test_labels_select(api: Api, namespace: str) -> None:
         "x=1,x=2": "",
         "in=in": "",
     }.items():
-        assert await selected(selector) == expected, selector
+        found = await selected(api, maps, labelSelector=f"all,{selector}")
+        assert found == expected, selector
 
 
 async def test_fields_select(api: Api, namespace: str) -> None:
     pods = f"/api/v1/namespaces/{namespace}/pods"
     for name in ("a", "b"):
         await api.ask("POST", pods, make_pod(name, schedulerName="nobody"))
-
-    async def selected(selector: str) -> str:
-        found = await api.ask("GET", pods, query={"fieldSelector": selector})
-        return " ".join(one["metadata"]["name"] for one in found["items"])
 
     for selector, expected in {
         "metadata.name=a": "a",
@@ -79,7 +77,7 @@ async def test_fields_select(api: Api, namespace: str) -> None:
         "status.podIPs=": "a b",
         "metadata.name=a\\,b": "",
     }.items():
-        assert await selected(selector) == expected, selector
+        assert await selected(api, pods, fieldSelector=selector) == expected, selector
 
 
 UNREADABLE = "unable to parse requirement: "

@@ -16,64 +16,41 @@ import pytest
 from sessions import bundles
 from sessions.pods.fetch import FETCH_SCRIPT
 from sessions.pods.run import build_run_pod, literal
-from sessions.spec import App, Limits, RunPodSpec, SessionSpec
-from sessions.states import Delivery, Mode
+from sessions.spec import App
+from sessions.states import Delivery
 from telorunner.localcluster.node.images import WGET, make_tools
 from telorunner.values.pullpolicy import PullPolicy
+from tests.unit.specs import (
+    HARDENED,
+    MOUNTS,
+    POD,
+    RESOURCES,
+    SESSION_ID,
+    VARIABLES,
+    VOLUMES,
+    run_spec,
+)
 
-SESSION_ID = "abcdefghijkl"
 TOKEN = "0123456789abcdef" * 3
 FILES = {"telo.yaml": b"kind: x\n", "deep/empty": b"", "deep/new\nline %41 'é'": b"\0\r\n"}
 ARCHIVE = bundles.pack(FILES)
 
-SPEC = RunPodSpec(
-    session=SessionSpec(
-        session_id=SESSION_ID,
-        mode=Mode.RUN,
-        image="telorun/node:latest-slim",
-        pull_policy=PullPolicy.ALWAYS,
-        apps=(App("app", "$(id) telo.yaml"),),
-        limits=Limits(500, 512 * 2**20, 2**30, 3600),
-        is_inspected=True,
-        delivery=Delivery.FETCH,
-    ),
-    namespace="telo-sessions",
-    managed_by="telo-k8s-runner",
+SPEC = run_spec(
+    app=App("app", "$(id) telo.yaml"),
     env={"GREETING": "hello"},
+    pull_policy=PullPolicy.ALWAYS,
+    is_inspected=True,
+    delivery=Delivery.FETCH,
     init_image="registry.example/busybox:1",
     bundle_url=bundles.fetch_url("http://runner.example:8062", SESSION_ID, TOKEN),
 )
-RESOURCES = {
-    "requests": {"cpu": "500m", "memory": "512Mi"},
-    "limits": {"cpu": "500m", "memory": "512Mi", "ephemeral-storage": "1Gi"},
-}
-HARDENED = {
-    "runAsNonRoot": True,
-    "runAsUser": 1000,
-    "runAsGroup": 1000,
-    "readOnlyRootFilesystem": True,
-    "allowPrivilegeEscalation": False,
-    "capabilities": {"drop": ["ALL"]},
-    "seccompProfile": {"type": "RuntimeDefault"},
-}
 
 
 def test_the_whole_spec_of_a_pod_that_fetches_its_bundle() -> None:
     pod = build_run_pod(SPEC)
     assert pod["metadata"]["name"] == f"telo-run-{SESSION_ID}"
     assert pod["spec"] == {
-        "restartPolicy": "Never",
-        "activeDeadlineSeconds": 3600,
-        "terminationGracePeriodSeconds": 2,
-        "automountServiceAccountToken": False,
-        "enableServiceLinks": False,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": 1000,
-            "runAsGroup": 1000,
-            "fsGroup": 1000,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
+        **POD,
         "initContainers": [
             {
                 "name": "body-fetch",
@@ -110,35 +87,16 @@ def test_the_whole_spec_of_a_pod_that_fetches_its_bundle() -> None:
                     "/app/$$(id) telo.yaml",
                 ],
                 "workingDir": "/work",
-                "env": [
-                    {"name": "GREETING", "value": "hello"},
-                    {"name": "TELO_CACHE_DIR", "value": "/telo-cache"},
-                    {"name": "HOME", "value": "/home/telo"},
-                    {"name": "npm_config_cache", "value": "/home/telo/.npm"},
-                    {"name": "CLICOLOR_FORCE", "value": "1"},
-                    {"name": "FORCE_COLOR", "value": "1"},
-                ],
+                "env": VARIABLES,
                 "stdin": True,
                 "stdinOnce": False,
                 "tty": True,
                 "resources": RESOURCES,
                 "securityContext": HARDENED,
-                "volumeMounts": [
-                    {"name": "app", "mountPath": "/app"},
-                    {"name": "work", "mountPath": "/work"},
-                    {"name": "home", "mountPath": "/home/telo"},
-                    {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own emptyDir
-                    {"name": "telo-cache", "mountPath": "/telo-cache"},
-                ],
+                "volumeMounts": MOUNTS,
             }
         ],
-        "volumes": [
-            {"name": "app", "emptyDir": {}},
-            {"name": "work", "emptyDir": {}},
-            {"name": "home", "emptyDir": {}},
-            {"name": "tmp", "emptyDir": {}},
-            {"name": "telo-cache", "emptyDir": {}},
-        ],
+        "volumes": VOLUMES,
     }
 
 

@@ -1,5 +1,4 @@
 import base64
-import dataclasses
 import io
 import os
 import re
@@ -19,57 +18,34 @@ from sessions.pods.run import (
     literal,
 )
 from sessions.pods.script import START_SCRIPT
-from sessions.spec import App, Limits, Port, RunPodSpec, SessionSpec
-from sessions.states import IoMode, Mode, Protocol
-from telorunner.values.pullpolicy import PullPolicy
-
-SESSION_ID = "abcdefghijkl"
-LABELS = {
-    "app.kubernetes.io/managed-by": "telo-k8s-runner",
-    "telo.run/session-id": SESSION_ID,
-}
-
-
-def make_spec(
-    *,
-    app: App | None = None,
-    env: dict[str, str] | None = None,
-    pull_policy: PullPolicy = PullPolicy.MISSING,
-    is_inspected: bool = False,
-    **pod: Any,
-) -> RunPodSpec:
-    session = SessionSpec(
-        session_id=SESSION_ID,
-        mode=Mode.RUN,
-        image="telorun/node:latest-slim",
-        pull_policy=pull_policy,
-        apps=(app or App("app", "telo.yaml"),),
-        limits=Limits(500, 512 * 2**20, 2**30, 3600),
-        is_inspected=is_inspected,
-    )
-    return RunPodSpec(
-        session=session,
-        namespace="telo-sessions",
-        managed_by="telo-k8s-runner",
-        env=env or {},
-        **pod,
-    )
+from sessions.spec import App, RunPodSpec
+from sessions.states import IoMode
+from tests.unit.specs import (
+    HARDENED,
+    LABELS,
+    MOUNTS,
+    POD,
+    RESOURCES,
+    SESSION_ID,
+    VARIABLES,
+    VOLUMES,
+    container,
+    run_spec,
+)
 
 
-def container(spec: RunPodSpec) -> dict[str, Any]:
-    only: dict[str, Any]
-    (only,) = build_run_pod(spec)["spec"]["containers"]
-    return only
+def run_container(spec: RunPodSpec) -> dict[str, Any]:
+    return container(build_run_pod(spec))
 
 
 def variables(spec: RunPodSpec) -> dict[str, str]:
-    pairs = [(entry["name"], entry["value"]) for entry in container(spec)["env"]]
+    pairs = [(entry["name"], entry["value"]) for entry in run_container(spec)["env"]]
     assert len(dict(pairs)) == len(pairs)
     return dict(pairs)
 
 
 def test_the_whole_manifest_of_a_session_that_asks_for_nothing() -> None:
-    assert build_run_pod(make_spec(env={"GREETING": "hello"})) == {
+    assert build_run_pod(run_spec(env={"GREETING": "hello"})) == {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
@@ -78,18 +54,7 @@ def test_the_whole_manifest_of_a_session_that_asks_for_nothing() -> None:
             "labels": LABELS,
         },
         "spec": {
-            "restartPolicy": "Never",
-            "activeDeadlineSeconds": 3600,
-            "terminationGracePeriodSeconds": 2,
-            "automountServiceAccountToken": False,
-            "enableServiceLinks": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": 1000,
-                "runAsGroup": 1000,
-                "fsGroup": 1000,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            **POD,
             "containers": [
                 {
                     "name": "session",
@@ -106,51 +71,21 @@ def test_the_whole_manifest_of_a_session_that_asks_for_nothing() -> None:
                         "/app/telo.yaml",
                     ],
                     "workingDir": "/work",
-                    "env": [
-                        {"name": "GREETING", "value": "hello"},
-                        {"name": "TELO_CACHE_DIR", "value": "/telo-cache"},
-                        {"name": "HOME", "value": "/home/telo"},
-                        {"name": "npm_config_cache", "value": "/home/telo/.npm"},
-                        {"name": "CLICOLOR_FORCE", "value": "1"},
-                        {"name": "FORCE_COLOR", "value": "1"},
-                    ],
+                    "env": VARIABLES,
                     "stdin": True,
                     "stdinOnce": False,
                     "tty": True,
-                    "resources": {
-                        "requests": {"cpu": "500m", "memory": "512Mi"},
-                        "limits": {
-                            "cpu": "500m",
-                            "memory": "512Mi",
-                            "ephemeral-storage": "1Gi",
-                        },
-                    },
-                    "securityContext": {
-                        "runAsNonRoot": True,
-                        "runAsUser": 1000,
-                        "runAsGroup": 1000,
-                        "readOnlyRootFilesystem": True,
-                        "allowPrivilegeEscalation": False,
-                        "capabilities": {"drop": ["ALL"]},
-                        "seccompProfile": {"type": "RuntimeDefault"},
-                    },
+                    "resources": RESOURCES,
+                    "securityContext": HARDENED,
                     "volumeMounts": [
                         {"name": "bundle", "mountPath": "/bundle", "readOnly": True},
-                        {"name": "app", "mountPath": "/app"},
-                        {"name": "work", "mountPath": "/work"},
-                        {"name": "home", "mountPath": "/home/telo"},
-                        {"name": "tmp", "mountPath": "/tmp"},  # noqa: S108 - the pod's own emptyDir
-                        {"name": "telo-cache", "mountPath": "/telo-cache"},
+                        *MOUNTS,
                     ],
                 }
             ],
             "volumes": [
                 {"name": "bundle", "configMap": {"name": f"telo-run-{SESSION_ID}"}},
-                {"name": "app", "emptyDir": {}},
-                {"name": "work", "emptyDir": {}},
-                {"name": "home", "emptyDir": {}},
-                {"name": "tmp", "emptyDir": {}},
-                {"name": "telo-cache", "emptyDir": {}},
+                *VOLUMES,
             ],
         },
     }
@@ -171,41 +106,18 @@ def test_the_whole_config_map_of_a_bundle() -> None:
     }
 
 
-def test_secret_runtime_class_and_ports_appear_only_when_asked_for() -> None:
-    app = App("app", "a.yaml", ports=(Port(8080), Port(5353, Protocol.UDP)))
-    pod = build_run_pod(make_spec(app=app, image_pull_secret="pull", runtime_class="gvisor"))
-    assert pod["spec"]["imagePullSecrets"] == [{"name": "pull"}]
-    assert pod["spec"]["runtimeClassName"] == "gvisor"
-    assert pod["spec"]["containers"][0]["ports"] == [
-        {"containerPort": 8080, "protocol": "TCP"},
-        {"containerPort": 5353, "protocol": "UDP"},
-    ]
-
-
-@pytest.mark.parametrize(
-    ("asked", "policy"),
-    [
-        (PullPolicy.ALWAYS, "Always"),
-        (PullPolicy.NEVER, "Never"),
-        (PullPolicy.MISSING, "IfNotPresent"),
-    ],
-)
-def test_pull_policy_is_the_pods_own(asked: PullPolicy, policy: str) -> None:
-    assert container(make_spec(pull_policy=asked))["imagePullPolicy"] == policy
-
-
 def test_streams_have_no_terminal_and_no_forced_colour() -> None:
-    spec = make_spec(app=App("app", "a.yaml", io=IoMode.STREAMS))
-    assert container(spec)["tty"] is False
-    assert container(spec)["stdin"] is True
+    spec = run_spec(app=App("app", "a.yaml", io=IoMode.STREAMS))
+    assert run_container(spec)["tty"] is False
+    assert run_container(spec)["stdin"] is True
     assert set(variables(spec)) == {"TELO_CACHE_DIR", "HOME", "npm_config_cache"}
     theirs = {"FORCE_COLOR": "3", "CLICOLOR_FORCE": "1"}
-    forced = make_spec(app=App("app", "a.yaml", io=IoMode.STREAMS), env=theirs)
+    forced = run_spec(app=App("app", "a.yaml", io=IoMode.STREAMS), env=theirs)
     assert variables(forced) == variables(spec)
 
 
 def test_inspect_options_stand_before_the_entry() -> None:
-    assert container(make_spec(is_inspected=True))["args"][4:] == [
+    assert run_container(run_spec(is_inspected=True))["args"][4:] == [
         "telo",
         "run",
         "--inspect",
@@ -217,21 +129,17 @@ def test_inspect_options_stand_before_the_entry() -> None:
 
 def test_the_runners_own_variables_override_a_clients() -> None:
     names = ("HOME", "npm_config_cache", "TELO_CACHE_DIR", "CLICOLOR_FORCE", "FORCE_COLOR")
-    assert variables(make_spec(env=dict.fromkeys(names, "theirs"))) == variables(make_spec())
+    assert variables(run_spec(env=dict.fromkeys(names, "theirs"))) == variables(run_spec())
 
 
 def test_nothing_of_the_session_and_no_mount_stands_in_the_shell_text() -> None:
     entry = "$(id); rm -rf `x`\n'quote.yaml"
-    spec = make_spec(app=App("app", entry), env={"NAME": "needle"})
-    command = container(spec)["command"]
-    assert command == container(make_spec())["command"]
-    for mount in container(spec)["volumeMounts"]:
+    spec = run_spec(app=App("app", entry), env={"NAME": "needle"})
+    command = run_container(spec)["command"]
+    assert command == run_container(run_spec())["command"]
+    for mount in run_container(spec)["volumeMounts"]:
         assert mount["mountPath"] not in command[2]
-    assert container(spec)["args"][-1] == "/app/" + entry.replace("$(", "$$(")
-
-
-def test_env_values_do_not_show_in_a_repr() -> None:
-    assert "needle" not in repr(make_spec(env={"TOKEN": "needle"}))
+    assert run_container(spec)["args"][-1] == "/app/" + entry.replace("$(", "$$(")
 
 
 def expand(text: str) -> str:
@@ -335,10 +243,3 @@ def test_an_image_without_the_command_says_which(tmp_path: Path) -> None:
     ended = start(tmp_path, "no-such-kernel", "run")
     assert ended.returncode == 127
     assert "the image has no no-such-kernel command" in ended.stderr
-
-
-def test_the_spec_is_not_changed_by_building() -> None:
-    spec = make_spec(env={"A": "1"})
-    before = dataclasses.replace(spec, env=dict(spec.env))
-    build_run_pod(spec)
-    assert spec == before
