@@ -190,9 +190,10 @@ def _following(address: str, link: str) -> str:
     try:
         # Without its fragment, which would make the same page look like another.
         target = httpx.URL(address).join(link).copy_with(fragment=None)
-    except httpx.InvalidURL:
+        is_same = _origin(target) == _origin(httpx.URL(address)) and not target.userinfo
+    except (httpx.InvalidURL, ValueError):
+        # NB: what is wrong with a host's name, as in `http://xn--/`, is found where it is read.
         return ""
-    is_same = _origin(target) == _origin(httpx.URL(address)) and not target.userinfo
     return str(target) if link and is_same else ""
 
 

@@ -10,9 +10,17 @@ from django.db import models, transaction
 from django.db.models import F, Q
 
 from catalog import changes
+from telorunner.conf.types import MAX_REPOSITORY_LENGTH, MAX_TITLE_LENGTH
+from telorunner.values.dns import MAX_LABEL_LENGTH
+from telorunner.values.image import MAX_REFERENCE_LENGTH, MAX_TAG_LENGTH
+from telorunner.values.port import MAX_PORT
 from telorunner.values.pullpolicy import PullPolicy
+from telorunner.values.terms import MAX_VERSION_LENGTH
 
-MAX_IMAGE_LENGTH = 512
+# Of what is told of fetching the tags.
+MAX_PROBLEM_LENGTH = 500
+MAX_SOURCE_LENGTH = 512
+
 ENVIRONMENT_HELP = "Managed by the environment of the runner; read-only here."
 
 Row = TypeVar("Row", bound=models.Model)
@@ -95,14 +103,14 @@ class App(CatalogRow):
     """An application that clients may start by its name."""
 
     name = models.CharField(
-        max_length=63,
+        max_length=MAX_LABEL_LENGTH,
         unique=True,
         help_text="What clients start it by: a lower-case DNS label, such as code-helper.",
     )
-    title = models.CharField(max_length=200, blank=True, help_text="What people read.")
+    title = models.CharField(max_length=MAX_TITLE_LENGTH, blank=True, help_text="What people read.")
     description = models.TextField(blank=True, help_text="One or two sentences for people.")
     image = models.CharField(
-        max_length=MAX_IMAGE_LENGTH,
+        max_length=MAX_REFERENCE_LENGTH,
         help_text="Such as registry.example/team/app:1.2. It runs with its own entrypoint.",
     )
     pull_policy = models.CharField(
@@ -132,7 +140,7 @@ class App(CatalogRow):
         ordering: ClassVar = ["position", "name"]
         constraints: ClassVar = [
             models.CheckConstraint(
-                name="app_port_is_a_port", condition=Q(port=None) | Q(port__range=(1, 65_535))
+                name="app_port_is_a_port", condition=Q(port=None) | Q(port__range=(1, MAX_PORT))
             ),
         ]
 
@@ -143,10 +151,10 @@ class App(CatalogRow):
 class Terms(CatalogRow):
     """A version of the usage terms; what clients must accept is the current one, if any is."""
 
-    title = models.CharField(max_length=200, default="Usage agreement")
+    title = models.CharField(max_length=MAX_TITLE_LENGTH, default="Usage agreement")
     body = models.TextField(help_text="Markdown.")
     version = models.CharField(
-        max_length=64,
+        max_length=MAX_VERSION_LENGTH,
         unique=True,
         blank=True,
         help_text="What clients accept. Left empty, it is derived from the text.",
@@ -155,7 +163,7 @@ class Terms(CatalogRow):
     is_from_environment = models.BooleanField(default=False, help_text=ENVIRONMENT_HELP)
     created_at = models.DateTimeField(auto_now_add=True)
     # How many sessions were created with it accepted.
-    accepted_count = models.PositiveBigIntegerField(default=0, editable=False)
+    accepted_count = models.PositiveBigIntegerField("sessions under it", default=0, editable=False)
 
     class Meta:
         verbose_name_plural = "terms"
@@ -175,7 +183,7 @@ class BaseImage(CatalogRow):
     """An image that operators offer for sessions, beside the tags of the repository."""
 
     reference = models.CharField(
-        max_length=MAX_IMAGE_LENGTH,
+        max_length=MAX_REFERENCE_LENGTH,
         unique=True,
         help_text="Such as registry.example/team/telo:1.2.",
     )
@@ -194,8 +202,8 @@ class BaseImage(CatalogRow):
 class BaseImageTag(CatalogRow):
     """A tag of the repository, as it was fetched last."""
 
-    repository = models.CharField(max_length=255)
-    name = models.CharField(max_length=128)
+    repository = models.CharField(max_length=MAX_REPOSITORY_LENGTH)
+    name = models.CharField(max_length=MAX_TAG_LENGTH)
     # None: Docker Hub did not say.
     updated_at = models.DateTimeField(null=True, blank=True)
     # Its place in the fetched list; None: it is not in the newest list any more.
@@ -217,7 +225,7 @@ class TagRefresh(models.Model):
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     # The repository and address that the tags are of: others make them worthless.
-    source = models.CharField(max_length=512, blank=True)
+    source = models.CharField(max_length=MAX_SOURCE_LENGTH, blank=True)
     etag = models.CharField(max_length=256, blank=True)
     asked_at = models.DateTimeField(null=True, blank=True)
     # The process that fetches, and until when the others leave it to it.
@@ -228,7 +236,7 @@ class TagRefresh(models.Model):
     # Docker Hub may say when to come again.
     not_before = models.DateTimeField(null=True, blank=True)
     # Why the last try failed, in words; empty: it did not.
-    problem = models.CharField(max_length=500, blank=True)
+    problem = models.CharField(max_length=MAX_PROBLEM_LENGTH, blank=True)
     # How many tries have failed one after the other: each waits longer for the next.
     failures = models.PositiveIntegerField(default=0)
 

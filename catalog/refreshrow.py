@@ -16,7 +16,13 @@ from django.db.models import F
 from django.utils import timezone
 
 from catalog import dockerhub, offer
-from catalog.models import BaseImageTag, CatalogQuerySet, TagRefresh
+from catalog.models import (
+    MAX_PROBLEM_LENGTH,
+    MAX_SOURCE_LENGTH,
+    BaseImageTag,
+    CatalogQuerySet,
+    TagRefresh,
+)
 from catalog.tags import Tag
 from telorunner.conf import Settings
 
@@ -28,8 +34,6 @@ FIRST_RETRY_SECONDS = 30.0
 OTHER_SOURCE_SECONDS = 10.0
 
 _ROW = 1
-_MAX_PROBLEM_LENGTH = 500
-_MAX_SOURCE_LENGTH = 512
 
 
 @dataclass(frozen=True)
@@ -118,7 +122,7 @@ def record_failure(
 ) -> None:
     """Note why there is no new list, and how long Docker Hub wants not to be asked."""
     until = now + timedelta(seconds=retry_after_seconds) if retry_after_seconds else None
-    problem = problem[:_MAX_PROBLEM_LENGTH]
+    problem = problem[:MAX_PROBLEM_LENGTH]
     _finish(claimed, now, problem=problem, not_before=until, failures=F("failures") + 1)
 
 
@@ -189,7 +193,7 @@ def _refused_until(row: TagRefresh, config: Settings, now: datetime) -> datetime
 
 
 def _source(config: Settings) -> str:
-    return f"{config.base_image_api_url} {config.base_image_repo}"[:_MAX_SOURCE_LENGTH]
+    return f"{config.base_image_api_url} {config.base_image_repo}"[:MAX_SOURCE_LENGTH]
 
 
 def _is_same_source(row: TagRefresh, config: Settings) -> bool:

@@ -73,6 +73,7 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
 USE_TZ = True
+FORMAT_MODULE_PATH = ["telorunner.formats"]
 STATIC_URL = "/static/"
 # Static files are served out of the installed packages: nothing has to be collected.
 WHITENOISE_USE_FINDERS = True
@@ -134,6 +135,8 @@ LOGGING = {
         "django.request": {"level": "ERROR"},
         # So would a Host that none can have be an error, with a page of traceback.
         "django.security.DisallowedHost": {"level": "CRITICAL"},
+        # The same of a question to a list of the admin that somebody wrote into its address.
+        "django.security.DisallowedModelAdminLookup": {"level": "CRITICAL"},
         # Statements with their values are never logged.
         "django.db.backends": {"level": "INFO"},
         "asyncio": {"level": "WARNING"},
@@ -143,6 +146,8 @@ LOGGING = {
         # Bodies of requests to the cluster, secrets included, are never logged.
         "kubernetes": {"level": "INFO"},
         "httpx": {"level": "WARNING"},
+        # A line for each rule at each line of a text: megabytes for a preview of terms.
+        "markdown_it": {"level": "INFO"},
         "aiohttp": {"level": "INFO"},
     },
 }

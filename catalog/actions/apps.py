@@ -84,8 +84,10 @@ def delete_app(app_id: int) -> None:
         app.delete()
 
 
-def set_apps_enabled(app_ids: Iterable[int], *, is_enabled: bool) -> int:
-    """Offer apps, or offer them no more; return how many. What runs goes on.
+def set_apps_enabled(app_ids: Iterable[int], *, is_enabled: bool) -> list[App]:
+    """Offer apps, or offer them no more; return those that were not so already.
+
+    What runs goes on.
 
     Raises:
         ChangeRefused: The environment manages one of them; none was changed.
@@ -95,4 +97,7 @@ def set_apps_enabled(app_ids: Iterable[int], *, is_enabled: bool) -> int:
         apps = App.objects.filter(pk__in=list(app_ids))
         if managed := apps.filter(is_from_environment=True).first():
             raise ChangeRefused(APP_IS_MANAGED.format(name=managed.name))
-        return apps.update(enabled=is_enabled)
+        rows = apps.filter(enabled=not is_enabled)
+        changed = list(rows)
+        rows.update(enabled=is_enabled)
+    return changed

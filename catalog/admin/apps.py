@@ -3,17 +3,17 @@
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
-from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponseBase
 from django.utils.decorators import method_decorator
 from django.utils.html import format_html_join
 from django.views.decorators.debug import sensitive_post_parameters, sensitive_variables
 
 from catalog import actions
+from catalog.admin.history import note_changes
 from catalog.admin.origin import ManagedFilter
 from catalog.admin.refusals import TellsRefusals
-from catalog.forms import AppForm
+from catalog.forms.apps import AppForm
 from catalog.models import App
 from catalog.variables import NO_CHANGE, EnvChange
 
@@ -23,9 +23,6 @@ else:
     # Django's class takes its type parameter in the stubs only.
     _ModelAdmin = admin.ModelAdmin
 
-# The rows of sessions, without an import of what lies above the catalog.
-_Session = App._meta.get_field("sessions").related_model
-
 
 @admin.register(App)
 class AppAdmin(TellsRefusals, _ModelAdmin):
@@ -34,14 +31,14 @@ class AppAdmin(TellsRefusals, _ModelAdmin):
     form = AppForm
     list_display = (
         "name",
+        "title",
         "enabled",
         "live_sessions",
-        "managed_by",
         "image",
+        "managed_by",
         "port",
         "variable_count",
         "position",
-        "title",
     )
     list_filter = ("enabled", ("is_from_environment", ManagedFilter))
     search_fields = ("name", "title", "image")
@@ -52,8 +49,9 @@ class AppAdmin(TellsRefusals, _ModelAdmin):
         """Return the groups of fields; where nothing may be changed, variables by name only."""
         may_edit = self.has_change_permission(request, obj) if obj else True
         env = "variables" if may_edit else "variable_names"
+        seen = ("seen",) if obj and may_edit else ()
         groups: list[tuple[str | None, dict[str, Any]]] = [
-            (None, {"fields": ("name", "title", "description", "enabled", "position")}),
+            (None, {"fields": ("name", "title", "description", "enabled", "position", *seen)}),
             ("What runs", {"fields": ("image", "pull_policy", "allow_root", "port")}),
             ("Environment", {"fields": (env,)}),
         ]
@@ -62,13 +60,11 @@ class AppAdmin(TellsRefusals, _ModelAdmin):
         return groups
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[App]:
-        """Count the sessions that live."""
-        # A session has no end exactly while it lives.
-        live = _Session._default_manager.filter(catalog_app=OuterRef("pk"), ended_at=None)
-        counted = live.order_by().values("catalog_app").annotate(number=Count("pk"))
-        number = Coalesce(Subquery(counted.values("number")), 0)
+        """Count the sessions that live: those without an end, of all that refer to an app."""
+        # NB: by the name that sessions give their reference, for they lie above the catalog.
+        live = Count("sessions", filter=Q(sessions__ended_at=None))
         rows: QuerySet[App] = super().get_queryset(request)
-        return rows.annotate(live_session_count=number)
+        return rows.annotate(live_session_count=live)
 
     @admin.display(description="used by", ordering="live_session_count")
     def live_sessions(self, app: App) -> str:
@@ -91,7 +87,7 @@ class AppAdmin(TellsRefusals, _ModelAdmin):
         """Return who says what is in the entry."""
         if app.is_from_environment:
             return "environment"
-        return "admin, before the environment's" if app.shadows_environment else "admin"
+        return "admin, in place of RUNNER_APPS" if app.shadows_environment else "admin"
 
     def has_change_permission(self, request: HttpRequest, obj: App | None = None) -> bool:
         """Refuse for what the environment manages."""
@@ -165,10 +161,11 @@ class AppAdmin(TellsRefusals, _ModelAdmin):
     ) -> None:
         ids = list(queryset.values_list("pk", flat=True))
         try:
-            count = actions.set_apps_enabled(ids, is_enabled=is_enabled)
+            changed = actions.set_apps_enabled(ids, is_enabled=is_enabled)
         except actions.ChangeRefused as exc:
             self.message_user(request, exc.message, messages.ERROR)
             return
+        note_changes(request, changed, "Enabled." if is_enabled else "Disabled.")
         words = "offered from the next request on" if is_enabled else "not offered any more"
-        text = f"{count} app{' is' if count == 1 else 's are'} {words}."
-        self.message_user(request, text, messages.SUCCESS)
+        text = f"{len(changed)} app{' is' if len(changed) == 1 else 's are'} {words}."
+        self.message_user(request, text, messages.SUCCESS if changed else messages.INFO)

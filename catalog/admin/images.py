@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from django.conf import settings
 from django.contrib import admin, messages
-from django.contrib.admin.models import CHANGE, LogEntry
 from django.core.exceptions import PermissionDenied
 from django.db.models import Case, F, QuerySet, Value, When
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect
 from django.utils.formats import date_format
 
 from catalog import actions, refreshrow, standing
+from catalog.admin.history import note_changes
 from catalog.admin.refusals import TellsRefusals
-from catalog.imageforms import BaseImageForm
+from catalog.forms.images import BaseImageForm
 from catalog.models import BaseImage, BaseImageTag
 from catalog.offer import offered_images
 from catalog.standing import TagStanding
@@ -86,7 +86,8 @@ class BaseImageAdmin(TellsRefusals, _WithRefresh, _ImageAdmin):
     def get_fields(self, request: HttpRequest, obj: BaseImage | None = None) -> Any:
         """Return the fields; what is computed only of an entry that is there."""
         computed = ("offer", "managed_by") if obj else ()
-        return ("reference", "position", "enabled", *computed)
+        seen = ("seen",) if obj and self.has_change_permission(request, obj) else ()
+        return ("reference", "position", "enabled", *computed, *seen)
 
     @admin.display(description="offered")
     def offer(self, image: BaseImage) -> str:
@@ -157,7 +158,7 @@ class OfferedFilter(admin.SimpleListFilter):
 class BaseImageTagAdmin(_WithRefresh, _TagAdmin):
     """The fetched tags, newest first; all that can be changed is whether one is hidden."""
 
-    list_display = ("name", "updated_at", "offer", "hidden", "repository")
+    list_display = ("name", "offer", "updated_at", "repository")
     list_filter = (OfferedFilter, "hidden")
     list_per_page = 200
     search_fields = ("name",)
@@ -217,9 +218,7 @@ class BaseImageTagAdmin(_WithRefresh, _TagAdmin):
     ) -> None:
         ids = list(queryset.values_list("pk", flat=True))
         changed = actions.set_tags_hidden(ids, is_hidden=is_hidden)
-        said = "Hidden." if is_hidden else "Shown again."
-        assert request.user.pk is not None  # noqa: S101 # for the type checker
-        LogEntry.objects.log_actions(request.user.pk, changed, CHANGE, said)
+        note_changes(request, changed, "Hidden." if is_hidden else "Shown again.")
         words = "hidden from the next request on" if is_hidden else "left to the rules again"
         text = f"{len(changed)} tag{' is' if len(changed) == 1 else 's are'} {words}."
         self.message_user(request, text, messages.SUCCESS if changed else messages.INFO)

@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 from catalog import actions, markdown
 from catalog.admin.origin import ManagedFilter
 from catalog.admin.refusals import TellsRefusals
-from catalog.forms import EditTermsForm, PublishTermsForm
+from catalog.forms.terms import EditTermsForm, PublishTermsForm
 from catalog.models import Terms
 from telorunner.values.terms import body_problem
 
@@ -108,10 +108,10 @@ class TermsAdmin(TellsRefusals, _ModelAdmin):
         """Return the version, without the help of a field that one types into."""
         return terms.version
 
-    @admin.display(description="current", ordering="is_current", boolean=True)
-    def current(self, terms: Terms) -> bool:
-        """Tell whether clients must accept it."""
-        return terms.is_current
+    @admin.display(description="current", ordering="is_current")
+    def current(self, terms: Terms) -> str:
+        """Tell whether clients must accept it; that they need not is nothing bad."""
+        return "yes" if terms.is_current else "no"
 
     @admin.display(description="managed by", ordering="is_from_environment")
     def managed_by(self, terms: Terms) -> str:

@@ -101,7 +101,7 @@ class Migration(migrations.Migration):
                 ('is_current', models.BooleanField(default=False)),
                 ('is_from_environment', models.BooleanField(default=False, help_text='Managed by the environment of the runner; read-only here.')),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('accepted_count', models.PositiveBigIntegerField(default=0, editable=False)),
+                ('accepted_count', models.PositiveBigIntegerField(default=0, editable=False, verbose_name='sessions under it')),
             ],
             options={
                 'verbose_name_plural': 'terms',

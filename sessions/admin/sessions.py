@@ -105,10 +105,10 @@ class SessionAdmin(SessionPage, _ModelAdmin):
         """Return how the session ended, in a few words."""
         return wording.end_reason(session)
 
-    @admin.display(boolean=True, description="kept for clients")
-    def is_kept(self, session: Session) -> bool:
-        """Tell whether clients can still read the session."""
-        return session.evicted_at is None
+    @admin.display(description="kept for clients")
+    def is_kept(self, session: Session) -> str:
+        """Tell whether clients can still read the session; that they cannot is nothing bad."""
+        return "yes" if session.evicted_at is None else "no"
 
     # The list.
 

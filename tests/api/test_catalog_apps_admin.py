@@ -420,13 +420,25 @@ def test_selected_apps_are_switched_off_and_on(admin_client: Client) -> None:
         assert [str(one) for one in answer.context["messages"]] == [sentence]
         cache.forget()
         assert list(cache.current_offer(config).apps) == left
+    said = LogEntry.objects.order_by("pk").values_list("object_id", "change_message")
+    assert list(said) == [
+        (str(pk), sentence) for sentence in ("Disabled.", "Enabled.") for pk in chosen
+    ]
+
+
+def test_what_is_switched_off_already_is_not_told_as_a_change(admin_client: Client) -> None:
+    app = make_app(enabled=False)
+    data = {"action": "disable_apps", "_selected_action": [app.pk]}
+    answer = admin_client.post(LIST_URL, data, follow=True)
+    assert [str(one) for one in answer.context["messages"]] == ["0 apps are not offered any more."]
+    assert not LogEntry.objects.exists()
 
 
 def test_an_app_that_stands_before_the_environments_says_so(admin_client: Client) -> None:
     app = make_app(shadows_environment=True)
     told = "The environment also defines an app of this name; this entry stands."
     assert told in page_of(admin_client, app)
-    assert "admin, before the environment" in admin_client.get(LIST_URL).content.decode()
+    assert "admin, in place of RUNNER_APPS" in admin_client.get(LIST_URL).content.decode()
     save(admin_client, app, **typed(app.name))
     assert App.objects.get().shadows_environment
     save(admin_client, app, **typed("renamed"))

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 
 import pytest
@@ -24,6 +24,9 @@ CONFIG = make_settings()
 SEEN_SECONDS = 1.0
 # Fewer than the pool of connections to PostgreSQL has.
 CROWD = 12
+
+# What is offered, and how many statements it took to know.
+Asked = Future[tuple[list[str], int]]
 
 
 def names() -> list[str]:
@@ -56,6 +59,19 @@ def until_seen(name: str) -> float:
         assert time.monotonic() - began_at < END_SECONDS
         time.sleep(0.01)
     return time.monotonic() - began_at
+
+
+@contextmanager
+def asking_together(held: Held) -> Iterator[tuple[Asked, list[Asked]]]:
+    """Let a crowd ask: the first one looks, and is held until all the others wait for it."""
+    cache.forget()
+    with ThreadPoolExecutor(CROWD) as crowd:
+        first = crowd.submit(ask_here, names, held)
+        assert held.begun.wait(END_SECONDS)
+        others = [crowd.submit(ask_here, names) for _ in range(CROWD - 1)]
+        until_waiting(CROWD - 1)
+        held.may_end.set()
+        yield first, others
 
 
 @pytest.fixture
@@ -167,28 +183,14 @@ def test_a_catalog_that_nobody_changed_yet_is_offered() -> None:
 
 @pytest.mark.usefixtures("young")
 def test_a_crowd_of_threads_reads_once() -> None:
-    held = Held()
-    cache.forget()
-    with ThreadPoolExecutor(CROWD) as crowd:
-        first = crowd.submit(ask_here, names, held)
-        held.begun.wait(END_SECONDS)
-        others = [crowd.submit(ask_here, names) for _ in range(CROWD - 1)]
-        until_waiting(CROWD - 1)
-        held.may_end.set()
+    with asking_together(Held()) as (first, others):
         assert first.result(END_SECONDS) == (["first"], 5)
         assert [other.result(END_SECONDS) for other in others] == [(["first"], 0)] * (CROWD - 1)
 
 
 @pytest.mark.usefixtures("young")
 def test_a_crowd_fails_together_with_the_one_that_looked() -> None:
-    held = Held(failure=OperationalError("away"))
-    cache.forget()
-    with ThreadPoolExecutor(CROWD) as crowd:
-        first = crowd.submit(ask_here, names, held)
-        held.begun.wait(END_SECONDS)
-        others = [crowd.submit(ask_here, names) for _ in range(CROWD - 1)]
-        until_waiting(CROWD - 1)
-        held.may_end.set()
+    with asking_together(Held(failure=OperationalError("away"))) as (first, others):
         for one in (first, *others):
             with pytest.raises(Unavailable):
                 one.result(END_SECONDS)

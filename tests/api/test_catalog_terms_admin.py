@@ -13,7 +13,7 @@ from django.db.models.signals import pre_save
 from django.test import Client
 
 from catalog import actions, cache
-from catalog.forms import PublishTermsForm
+from catalog.forms.terms import PublishTermsForm
 from catalog.models import Revision, Terms
 from telorunner.values.terms import derive_version
 from tests.builders import make_settings

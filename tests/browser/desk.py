@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 from urllib.parse import urlsplit
 
 from playwright.async_api import (
@@ -106,9 +107,12 @@ class Desk:
 
 @asynccontextmanager
 async def open_desk(
-    url: str, artifacts: Path, size: tuple[int, int] = DESKTOP
+    url: str,
+    artifacts: Path,
+    size: tuple[int, int] = DESKTOP,
+    scheme: Literal["light", "dark"] = "light",
 ) -> AsyncIterator[Desk]:
-    """Open a browser window of a size; a narrow one is a phone's."""
+    """Open a browser window of a size and a colour scheme; a narrow one is a phone's."""
     expect.set_options(timeout=TIMEOUT_MS)
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
@@ -118,6 +122,7 @@ async def open_desk(
                 viewport={"width": size[0], "height": size[1]},
                 is_mobile=is_phone,
                 has_touch=is_phone,
+                color_scheme=scheme,
                 locale="en-GB",
             )
             context.set_default_timeout(TIMEOUT_MS)

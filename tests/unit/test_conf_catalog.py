@@ -61,6 +61,10 @@ BAD_APPS: list[tuple[object, str]] = [
     ),
     ({**AN_APP, "description": f"{MARK}\0"}, r"app\.description: holds a NUL$"),
     (
+        {**AN_APP, "description": MARK + "d" * 2000},
+        r"app\.description: must be at most 2000 characters long$",
+    ),
+    (
         {**AN_APP, "description": "\ud800"},
         r"app\.description: must be text in UTF-8 that halves no",
     ),
@@ -128,6 +132,7 @@ BAD_VALUES = [
             "ghcr.io/telorun/node",
             "localhost:5000/telorun/node",
             "a/b/c/d/e/f/g",
+            "telorun/" + "n" * 248,
             "Telorun/node",
             "telorun/",
             "../telorun/node",

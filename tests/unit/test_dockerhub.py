@@ -82,6 +82,13 @@ async def test_pages_are_followed_up_to_200_tags(hub: FakeHub) -> None:
     assert [asked.query.get("page") for asked in hub.requests] == [None, "2"]
 
 
+async def test_longer_pages_than_asked_for_are_cut_at_200_tags(hub: FakeHub) -> None:
+    tags = versions(240)
+    hub.script(page(tags[:120], f"{TAGS}?page=2"), page(tags[120:], f"{TAGS}?page=3"))
+    assert await names(hub) == tags[:200]
+    assert hub.count == 2
+
+
 async def test_short_pages_are_followed_up_to_a_bound(hub: FakeHub) -> None:
     hub.tags, hub.page_items = versions(100), 10
     assert await names(hub) == versions(50)
@@ -122,9 +129,10 @@ ENDING_LINKS = {
     "to itself, with a fragment": f"{TAGS}?page_size=100#2",
     "to another host": "http://elsewhere.example/v2/repositories/telorun/node/tags?page=2",
     "to another port": "http://127.0.0.1:1/v2/repositories/telorun/node/tags?page=2",
-    "to another scheme": "https://127.0.0.1/v2/repositories/telorun/node/tags?page=2",
+    "to another scheme": TAGS.replace("http:", "https:") + "?page=2",
     "to another host without a scheme": "//elsewhere.example/v2",
     "with credentials": TAGS.replace("{host}", "user:word@{host}") + "?page=2",
+    "to a name that is none": "http://xn--/v2",
     "to a file": "file:///etc/passwd",
     "to no address": "http://[::1",
     "with a control character": "http://a\x00b/",

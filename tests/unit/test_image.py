@@ -3,6 +3,13 @@ import pytest
 from telorunner.values.image import ImageReference, is_tag, parse_image
 
 DIGEST = "sha256:" + "0a" * 32
+NO_DIGESTS = (
+    "sha256:" + "0a" * 16,
+    "sha256:" + "0A" * 32,
+    "sha256:" + "0a" * 33,
+    "sha512:" + "0a" * 32,
+    "md5:" + "0a" * 32,
+)
 
 
 @pytest.mark.parametrize(
@@ -19,6 +26,10 @@ DIGEST = "sha256:" + "0a" * 32
         ("registry.example/a/b_c/d-e:T.1", "registry.example", "a/b_c/d-e", "T.1", ""),
         (f"busybox@{DIGEST}", "docker.io", "library/busybox", "", DIGEST),
         (f"busybox:1@{DIGEST}", "docker.io", "library/busybox", "1", DIGEST),
+        ("a@sha512:" + "0" * 128, "docker.io", "library/a", "", "sha512:" + "0" * 128),
+        ("a@sha384:" + "0" * 96, "docker.io", "library/a", "", "sha384:" + "0" * 96),
+        ("r.example/" + "a" * 255, "r.example", "a" * 255, "latest", ""),
+        ("0a" * 32 + ":1", "docker.io", "library/" + "0a" * 32, "1", ""),
     ],
 )
 def test_references_are_taken_apart(
@@ -31,7 +42,8 @@ def test_references_are_taken_apart(
     "text",
     ["", " ", "busybox ", "Busybox", "a//b", "/a", "a/", "a:", ":a", "a:b:c", "a@", "a@sha256:0",
      "a:tag!", "a:" + "t" * 129, "a" * 513, "a\0", "a\nb", "é", "-a", "a..b", "http://a/b",
-     "registry.example/"],
+     "registry.example/", "a" * 256, "r.example/" + "a/" * 127 + "aa", "0a" * 32,
+     *(f"busybox@{digest}" for digest in NO_DIGESTS)],
 )  # fmt: skip
 def test_what_is_no_reference_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="image reference"):

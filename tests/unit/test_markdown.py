@@ -1,5 +1,7 @@
 """Terms as HTML: what is written in Markdown shows, and nothing in it loads or runs."""
 
+import logging
+
 import pytest
 
 from catalog.markdown import render
@@ -84,3 +86,9 @@ def test_an_image_is_not_loaded() -> None:
 def test_deep_nesting_ends() -> None:
     assert len(render(">" * 5000 + "a")) < 100_000
     assert len(render("[" * 5000 + "a")) < 100_000
+
+
+def test_a_text_is_not_spelled_out_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    render("# a\n" * 100)
+    assert not caplog.records

@@ -16,6 +16,7 @@ function addRow(table) {
   const rows = table.querySelectorAll("tr.env-new");
   const last = rows[rows.length - 1];
   const row = last.cloneNode(true);
+  row.classList.remove("env-wrong");
   for (const note of row.querySelectorAll(".env-note")) {
     note.remove();
   }

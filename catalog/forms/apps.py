@@ -1,41 +1,31 @@
-"""The forms of the admin: apps and usage terms.
+"""The form of an app: what is wrong, in words for the person at the form."""
 
-They say what is wrong in words for the person at the form; what may be done is decided by
-`catalog.actions`, which the forms ask while the view's transaction is open.
-"""
-
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.views.decorators.debug import sensitive_variables
 
 from catalog import actions, variables
-from catalog.envfield import EnvField, TypedEnv
-from catalog.models import App, Terms
-from telorunner.values import terms
+from catalog.forms.env import EnvField, TypedEnv
+from catalog.forms.seen import NoticesOthers
+from catalog.models import App
+from telorunner.conf.types import MAX_DESCRIPTION_LENGTH
 from telorunner.values.dns import is_dns_label
 from telorunner.values.image import parse_image
-
-if TYPE_CHECKING:
-    _AppForm = forms.ModelForm[App]
-    _TermsForm = forms.ModelForm[Terms]
-else:
-    # Django's class takes its type parameter in the stubs only.
-    _AppForm = _TermsForm = forms.ModelForm
-
-MAX_PORT = 65_535
+from telorunner.values.port import MAX_PORT
 
 NAME_PROBLEM = (
     "The name must be a lower-case DNS label: letters, digits and “-”, at most 63, first and last"
     " no “-”."
 )
+DESCRIPTION_PROBLEM = f"The description must be at most {MAX_DESCRIPTION_LENGTH} characters long."
 NAME_IS_TAKEN = "There is an app of this name already."
-PORT_PROBLEM = "The port must be a number from 1 to 65535, or empty."
+PORT_PROBLEM = f"The port must be a number from 1 to {MAX_PORT}, or empty."
 RETYPE = "Typed values are not sent back: type those of {names} again."
 
 
-class AppForm(_AppForm):
+class AppForm(NoticesOthers):
     """An app and its variables."""
 
     port = forms.IntegerField(
@@ -43,7 +33,7 @@ class AppForm(_AppForm):
         min_value=1,
         max_value=MAX_PORT,
         widget=forms.NumberInput(attrs={"class": "vIntegerField"}),
-        help_text="Where it serves as an agent of watch sessions, 1 to 65535. Empty: it is none.",
+        help_text=f"Where it serves as an agent of watch sessions, 1 to {MAX_PORT}. Empty: none.",
         error_messages=dict.fromkeys(("invalid", "min_value", "max_value"), PORT_PROBLEM),
     )
     variables = EnvField(
@@ -55,6 +45,8 @@ class AppForm(_AppForm):
             " before what clients send under the same name."
         ),
     )
+
+    seen_columns = actions.APP_FIELDS
 
     class Meta:
         model = App
@@ -77,6 +69,13 @@ class AppForm(_AppForm):
             raise ValidationError(NAME_PROBLEM)
         return name
 
+    def clean_description(self) -> str:
+        """Refuse more than clients are sent; a line ends as it was typed, not as browsers send."""
+        text: str = self.cleaned_data["description"].replace("\r\n", "\n")
+        if len(text) > MAX_DESCRIPTION_LENGTH:
+            raise ValidationError(DESCRIPTION_PROBLEM)
+        return text
+
     def clean_image(self) -> str:
         """Refuse what is no image reference."""
         image: str = self.cleaned_data["image"]
@@ -94,6 +93,7 @@ class AppForm(_AppForm):
             stored = actions.check_app(self.instance.pk)
         except actions.ChangeRefused as exc:
             raise ValidationError(exc.message) from exc
+        self.notice_others(stored)
         change = self.cleaned_data.get("variables", variables.NO_CHANGE)
         if problems := variables.problems(stored.env if stored else {}, change):
             self.add_error("variables", problems)
@@ -107,68 +107,8 @@ class AppForm(_AppForm):
         typed: TypedEnv = self["variables"].data
         names = [*typed.values, *(row.shown_name for row in typed.added if row.value)]
         if names:
-            listed = ", ".join(sorted(filter(None, names))) or "the new variables"
+            listed = ", ".join(sorted({*names} - {""})) or "the new variables"
             self.add_error("variables", RETYPE.format(names=listed))
-
-
-class PublishTermsForm(_TermsForm):
-    """A text that becomes the current terms."""
-
-    body = forms.CharField(
-        # NB: white space is part of the text, which the version is derived from. Its length is the
-        # action's to check, in the characters that are kept.
-        strip=False,
-        widget=forms.Textarea(attrs={"rows": 25, "class": "vLargeTextField"}),
-        help_text="Markdown. HTML in it is shown as text; images are not shown.",
-    )
-
-    # What the refusals of `catalog.actions` call the version.
-    version_field: ClassVar[str] = "version"
-
-    class Meta:
-        model = Terms
-        fields: ClassVar = ("title", "body", "version")
-
-    def clean_body(self) -> str:
-        """Take the line ends that a browser sends back to what was typed."""
-        return terms.normalise(self.cleaned_data["body"])
-
-    def clean(self) -> None:
-        """Ask whether the text may be published, with what the rows say now."""
-        super().clean()
-        if not {"body", self.version_field} <= self.cleaned_data.keys():
-            return
-        try:
-            self.check(self.cleaned_data["body"], self.cleaned_data[self.version_field])
-        except actions.ChangeRefused as exc:
-            field = self.version_field if exc.field == "version" else exc.field
-            self.add_error(field or None, exc.message)
-
-    def check(self, body: str, version: str) -> None:
-        """Refuse what cannot be published."""
-        actions.check_terms(body, version)
-
-    def validate_unique(self) -> None:
-        """Leave it to the action: a version that is there may become current again."""
-
-
-class EditTermsForm(PublishTermsForm):
-    """The current terms: a changed text becomes a new version."""
-
-    new_version = forms.CharField(
-        required=False,
-        max_length=64,
-        help_text="Of a changed text; left empty, it is derived. An unchanged text keeps its own.",
-    )
-    version_field = "new_version"
-
-    class Meta:
-        model = Terms
-        fields: ClassVar = ("title", "body")
-
-    def check(self, body: str, version: str) -> None:
-        """Refuse what cannot be saved."""
-        actions.check_edit(self.instance.pk, body, version)
 
 
 def _capitalised(text: str) -> str:

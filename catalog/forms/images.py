@@ -1,21 +1,18 @@
 """The form of a base image: what is wrong, in words for the person at the form."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from django import forms
 
 from catalog import actions
+from catalog.forms.seen import NoticesOthers
 from catalog.models import BaseImage
 
-if TYPE_CHECKING:
-    _BaseImageForm = forms.ModelForm[BaseImage]
-else:
-    # Django's class takes its type parameter in the stubs only.
-    _BaseImageForm = forms.ModelForm
 
-
-class BaseImageForm(_BaseImageForm):
+class BaseImageForm(NoticesOthers):
     """An entry of the operator's own."""
+
+    seen_columns = actions.IMAGE_FIELDS
 
     class Meta:
         model = BaseImage
@@ -30,6 +27,8 @@ class BaseImageForm(_BaseImageForm):
         if "reference" not in self.cleaned_data:
             return
         try:
-            actions.check_base_image(self.instance.pk, self.cleaned_data["reference"])
+            stored = actions.check_base_image(self.instance.pk, self.cleaned_data["reference"])
         except actions.ChangeRefused as exc:
             self.add_error(exc.field or None, exc.message)
+        else:
+            self.notice_others(stored)

@@ -153,7 +153,8 @@ class EnvField(forms.Field):
                 taken.add(row.name)
         if problems:
             raise ValidationError(problems)
-        return EnvChange(values, value.removed - values.keys())
+        # NB: only names that are there, for the history repeats them.
+        return EnvChange(values, value.removed.intersection(self.stored) - values.keys())
 
     def has_changed(self, _initial: Any, data: TypedEnv | None) -> bool:
         """Tell whether anything was typed or ticked."""

@@ -1,0 +1,1 @@
+"""In English, the admin's one language."""
