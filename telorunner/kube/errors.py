@@ -17,6 +17,7 @@ from telorunner.errors import (
     Conflict,
     Forbidden,
     NamespaceNotFound,
+    NotReady,
     ObjectNotFound,
     PodSecurityRefused,
     QuotaExceeded,
@@ -58,6 +59,9 @@ _ADMISSION = re.compile(
 
 # What an API server says of a namespace that something was to be made in.
 _NO_NAMESPACE = re.compile(r'namespaces "[^"]*" not found')
+# What it says where a kubelet does not know a pod that is there: it has not heard of it yet, or has
+# forgotten it already.
+_UNKNOWN_TO_KUBELET = "the server could not find the requested resource ("
 
 
 def from_status(
@@ -180,6 +184,8 @@ def _class_of(http_status: int, reason: str, text: str, *, is_of_api: bool) -> t
             # The page of a proxy or a gateway that has lost its way to the API: it says nothing of
             # the object, and a session that believed it would be ended.
             return ClusterUnavailable
+        if text.startswith(_UNKNOWN_TO_KUBELET):
+            return NotReady
         return NamespaceNotFound if _NO_NAMESPACE.fullmatch(text) else ObjectNotFound
     if http_status == 409:
         return AlreadyExists if reason == "AlreadyExists" else Conflict

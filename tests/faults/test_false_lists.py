@@ -43,7 +43,7 @@ async def test_a_false_list_ends_no_session(
         rule = proxy.add(false, verb="list", resource="pods", times=1)
         await proxy.until(lambda: proxy.cut(verb="watch"))
         # The true list has been compared with what was known, and the watch goes on from it.
-        await proxy.until(lambda: proxy.live("watch") == 1)
+        await proxy.until(lambda: proxy.count("watch") == proxy.live("watch") == 1)
         assert rule.hits == 1
         assert (await client.http.get(f"/v1/sessions/{session}")).json()["status"] == {
             "kind": "running"

@@ -6,6 +6,7 @@ from telorunner.errors import (
     ClusterUnavailable,
     Forbidden,
     NamespaceNotFound,
+    NotReady,
     ObjectNotFound,
     PodSecurityRefused,
     QuotaExceeded,
@@ -91,6 +92,16 @@ def test_a_namespace_that_does_not_exist_is_told_as_such() -> None:
 def test_an_object_that_does_not_exist_is_no_missing_namespace() -> None:
     body = status(404, "NotFound", 'pods "namespaces" not found')
     assert type(from_status(404, body)) is ObjectNotFound
+
+
+def test_a_pod_that_its_kubelet_does_not_know_yet_is_no_missing_pod() -> None:
+    text = "the server could not find the requested resource ( pods/log telo-run-1)"
+    failure = from_status(404, status(404, "NotFound", text))
+    assert type(failure) is NotReady
+    assert failure.is_retryable
+    # What no API server serves has no such place.
+    unserved = status(404, "NotFound", "the server could not find the requested resource")
+    assert type(from_status(404, unserved)) is ObjectNotFound
 
 
 @pytest.mark.parametrize(
