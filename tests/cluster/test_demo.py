@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,14 @@ from tests.serving import ROOT, START_SECONDS
 
 TRIES = 3
 INTERRUPTED = 128 + signal.SIGINT
+
+
+@pytest.fixture(autouse=True)
+def heard_interrupts() -> Iterator[None]:
+    """Let the demo hear SIGINT: what a shell runs in the background ignores it from birth."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 def left_of(folder: Path) -> list[str]:
