@@ -1,9 +1,10 @@
-"""Show the platform at work: start it, run two examples through /v1, stop it again.
+"""Show the platform at work: start it, run examples through /v1, visit one, stop it again.
 
 `make demo` runs this. Everything happens in a folder of its own that is removed at the end; a
 platform that is running already is not touched.
 """
 
+import http.client
 import os
 import re
 import signal
@@ -26,6 +27,14 @@ LISTENING = re.compile(r"Listening on (http://\S+)")
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ANSWERS = {"What is your name? ": "Ada", "Where are you, Ada? ": "London"}
 
+# Names below .localhost are this machine, to browsers and to curl.
+BASE_DOMAIN = "apps.localhost"
+INGRESS = re.compile(r"Local ingress: http://(\S+):(\d+)")
+HTTP_PORT = 8080
+VISITED = "/api/hello?name=Ada"
+PUBLISHED = re.compile(rb"route (\S+) is programmed")
+REACHABLE = f"port {HTTP_PORT} is reachable".encode()
+
 
 def say(text: str = "") -> None:
     """Write a line of the demo's own."""
@@ -46,13 +55,14 @@ class Platform:
             name: value
             for name, value in os.environ.items()
             # The demo shows the defaults, whatever this shell is set up for.
-            if not name.startswith(("RUNNER_", "DJANGO_"))
+            if not name.startswith(("RUNNER_", "DJANGO_", "SESSION_"))
             and name not in {"KUBECONFIG", "DATABASE_URL"}
         }
         settings = {
             "RUNNER_CLUSTER": "local",
             "RUNNER_DATA_DIR": str(data_dir),
             "PORT": "0",
+            "SESSION_ROUTING_BASE_DOMAIN": BASE_DOMAIN,
             # Nobody picks an image here, and a machine without a network can show the rest.
             "RUNNER_BASE_IMAGE_CATALOG_ENABLED": "false",
         }
@@ -68,6 +78,7 @@ class Platform:
         )
         self._listening = threading.Event()
         self.url = ""
+        self.ingress = ("", 0)
         self._reader = threading.Thread(target=self._read, name="platform-output", daemon=True)
         self._reader.start()
 
@@ -75,6 +86,8 @@ class Platform:
         stream: IO[str] | None = self._process.stdout
         for line in stream or ():
             say(f"  | {line.rstrip()}")
+            if match := INGRESS.search(line):
+                self.ingress = (match[1], int(match[2]))
             if match := LISTENING.search(line):
                 self.url = match[1]
                 self._listening.set()
@@ -98,6 +111,65 @@ class Platform:
             code = self._process.wait()
         self._reader.join(STOP_SECONDS)
         return code
+
+
+def visit_example(platform: Platform, name: str) -> bool:
+    """Run an example that listens, ask for it under its public host, and stop it again."""
+    target = f"examples/{name}"
+    command = [sys.executable, "-m", "telorunner.cli.main", "run", target, "--url", platform.url]
+    say(f"$ telorunner run {target} --port {HTTP_PORT}")
+    with subprocess.Popen(  # noqa: S603 - this project's own program
+        [*command, "--port", str(HTTP_PORT)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as client:
+        timer = threading.Timer(RUN_SECONDS, client.kill)
+        timer.start()
+        try:
+            host = wait_until_published(client)
+            has_answered = bool(host) and visit(platform.ingress, host)
+            client.terminate()
+            for line in client.stdout or ():
+                show(line)
+            return has_answered
+        finally:
+            timer.cancel()
+            client.kill()
+
+
+def wait_until_published(client: "subprocess.Popen[bytes]") -> str:
+    """Show what the client says until its application has a public host that works; return it."""
+    host, is_reachable = "", False
+    for line in client.stdout or ():
+        show(line)
+        if match := PUBLISHED.search(line):
+            host = match[1].decode()
+        is_reachable = is_reachable or REACHABLE in line
+        if host and is_reachable:
+            return host
+    return ""
+
+
+def visit(ingress: tuple[str, int], host: str) -> bool:
+    """Ask for a page of a public host, as the shown command does; say whether it was given."""
+    address, port = ingress
+    say(f"$ curl --resolve {host}:{port}:{address} 'http://{host}:{port}{VISITED}'")
+    connection = http.client.HTTPConnection(address, port, timeout=RUN_SECONDS)
+    try:
+        connection.request("GET", VISITED, headers={"Host": f"{host}:{port}"})
+        answer = connection.getresponse()
+        say(answer.read().decode(errors="replace").rstrip())
+    finally:
+        connection.close()
+    return answer.status == http.client.OK
+
+
+def show(line: bytes) -> None:
+    """Write a line of a client."""
+    sys.stdout.write(line.decode(errors="replace").replace("\r\n", "\n"))
+    sys.stdout.flush()
 
 
 def run_example(url: str, name: str, answers: dict[str, str]) -> int:
@@ -168,18 +240,20 @@ def main() -> int:
             heading("examples/console asks; the demo types the answers")
             codes.append(run_example(url, "console", ANSWERS))
             say(f"exit code {codes[-1]}")
+            heading("examples/http-api listens; the demo visits it under its own public host")
+            has_answered = visit_example(platform, "http-api")
             heading("Stopping the platform")
         finally:
             at_signals(disregard)
             platform_code = platform.stop()
     heading(f"Done in {time.monotonic() - started:.1f} s; nothing is left running")
-    say("Serve it yourself:  make run")
+    say(f"Serve it yourself:  SESSION_ROUTING_BASE_DOMAIN={BASE_DOMAIN} make run")
     say("The API:            http://127.0.0.1:8062/v1/health")
     say("The admin:          http://127.0.0.1:8062/admin/ - make an account to log in with:")
     say("  DJANGO_SUPERUSER_USERNAME=admin DJANGO_SUPERUSER_EMAIL=admin@example.org \\")
     say("  DJANGO_SUPERUSER_PASSWORD=... .venv/bin/python manage.py createsuperuser --noinput")
     say("The local cluster runs applications as plain processes: it is no sandbox.")
-    return 0 if codes == [0, 0] and platform_code == 0 else 1
+    return 0 if codes == [0, 0] and has_answered and platform_code == 0 else 1
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from sessions.pods.hardening import GRACE_SECONDS
 from sessions.pods.run import object_name
 from sessions.spec import STOPPED, Status
 from sessions.states import Delivery, Phase, StatusKind
+from sessions.supervisor.routing import withdraw
 from sessions.supervisor.session import Session
 from sessions.supervisor.start import is_own
 from telorunner import aio
@@ -81,12 +82,13 @@ async def _remove(session: Session, subscription: Subscription) -> None:
 
 
 async def clean_up(session: Session) -> None:
-    """Delete the session's pod and ConfigMap, trying again for a while."""
+    """Delete the session's pod, ConfigMap and routes, trying again for a while."""
     try:
         async with asyncio.timeout(CLEAN_UP_SECONDS):
             await session.owner.lease.wait_held()
             await _insist(session, _delete_pod)
             await _insist(session, _delete_config_map)
+            await _insist(session, withdraw)
     except TimeoutError:
         logger.warning("The session's objects are left to the reaper.", extra=session.log_extra)
 

@@ -10,7 +10,7 @@ import yaml
 from telorunner.localcluster import gojson, statuses
 from telorunner.localcluster.decoding import Undecodable, decode
 from telorunner.localcluster.paths import Target
-from telorunner.localcluster.resources import KNOWN_KINDS, ResourceKind
+from telorunner.localcluster.resources import KINDS_BY_PLURAL, KNOWN_KINDS, ResourceKind
 
 # Source: MaxRequestBodyBytes of the API server, 3 MiB.
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -54,14 +54,12 @@ def decode_object(
         what = gojson.kind_of_value(obj)
         raise _unrecognized(kind, f"json: cannot unmarshal {what} into {gojson.HEAD_TYPE}", body)
     obj = obj if obj is not None else {}
-    for field in ("kind", "apiVersion"):
-        if not isinstance(obj.get(field, ""), str | None):
-            what = gojson.kind_of_value(obj[field])
-            why = f"json: cannot unmarshal {what} into Go struct field .{field} of type string"
-            raise _unrecognized(kind, why, body)
+    _check_head_types(kind, obj, body)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     given, version = _head(kind, obj)
+    if kind.is_custom:
+        _check_version(kind, version)
     try:
         if why := _problem_with_head(kind, obj):
             raise Undecodable(why)
@@ -93,7 +91,8 @@ def _decoded(kind: ResourceKind, obj: dict[str, Any], validation: str) -> Decode
     if faults and validation == "Strict":
         raise Undecodable(f"strict decoding error: {', '.join(faults)}")
     warnings = () if validation == "Ignore" else tuple(faults)
-    return Decoded({**found, **kind.head}, warnings)
+    # The store keeps each kind in one version, whichever it was written in.
+    return Decoded({**found, **KINDS_BY_PLURAL[kind.plural].head}, warnings)
 
 
 def _problem_with_head(kind: ResourceKind, obj: dict[str, Any]) -> str:
@@ -107,6 +106,22 @@ def _problem_with_head(kind: ResourceKind, obj: dict[str, Any]) -> str:
         f'no kind "{given}" is registered for version "{version}" in scheme'
         ' "pkg/runtime/scheme.go:110"'
     )
+
+
+def _check_head_types(kind: ResourceKind, obj: dict[str, Any], body: bytes) -> None:
+    for field in ("kind", "apiVersion"):
+        if not isinstance(obj.get(field, ""), str | None):
+            what = gojson.kind_of_value(obj[field])
+            why = f"json: cannot unmarshal {what} into Go struct field .{field} of type string"
+            raise _unrecognized(kind, why, body)
+
+
+def _check_version(kind: ResourceKind, version: str) -> None:
+    if version != kind.api_version:
+        raise statuses.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version"
+            f" ({kind.api_version})"
+        )
 
 
 def _head(kind: ResourceKind, obj: dict[str, Any]) -> tuple[str, str]:

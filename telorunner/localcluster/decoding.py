@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from telorunner.localcluster import gojson, schema
+from telorunner.localcluster import gatewayschema, gojson, schema, structural
 from telorunner.localcluster.gojson import Members
 from telorunner.localcluster.resources import ResourceKind
 
@@ -21,6 +21,7 @@ _PLAIN: dict[str, type | tuple[type, ...]] = {
     "int32": int,
     "int64": int,
 }
+_HEAD = ("kind", "apiVersion", "metadata")
 _RANGES = {"int32": 2**31, "int64": 2**63}
 _QUANTITY = r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)"
 _TIME = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d([.]\d+)?([Zz]|[-+]\d\d:\d\d)"
@@ -109,7 +110,11 @@ def decode(kind: ResourceKind, obj: dict[str, Any]) -> tuple[dict[str, Any], lis
         return decoder.struct(obj, type_, _Place(kind.kind, "", "")), decoder.faults
     place = _Place(kind.kind, "metadata", "metadata")
     metadata = decoder.value(obj.get("metadata") or {}, schema.METADATA_TYPE, place)
-    return {**obj, "metadata": metadata}, decoder.faults
+    rest = {field: value for field, value in obj.items() if field not in _HEAD}
+    found, unknown = structural.pruned(gatewayschema.SCHEMAS[kind.plural], rest)
+    decoder.faults += [f'unknown field "{path}"' for path in unknown]
+    head = {field: obj[field] for field in ("kind", "apiVersion") if field in obj}
+    return {**head, "metadata": metadata, **found}, decoder.faults
 
 
 def _bytes(given: Any, type_: str, place: _Place) -> Any:

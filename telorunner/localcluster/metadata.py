@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from telorunner.localcluster.names import service_name_problems
 from telorunner.localcluster.resources import ResourceKind
 from telorunner.localcluster.validation import (
     LABEL_VALUE,
@@ -27,12 +28,6 @@ from telorunner.localcluster.validation import (
     wrong,
 )
 
-_DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_NOT_DNS1035 = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
-    " alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123',"
-    f" regex used for validation is '{_DNS1035}')"
-)
 _NAME_EXAMPLES = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
     " alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for"
@@ -132,10 +127,7 @@ def _name_faults(kind: ResourceKind, field: str, name: str) -> list[Fault]:
             return [wrong(field, name, "must not contain dots")]
         return label_faults(field, name)
     if kind.plural == "services":
-        faults = too_long(field, name, MAX_LABEL_LENGTH)
-        return (
-            faults if re.fullmatch(_DNS1035, name) else [*faults, wrong(field, name, _NOT_DNS1035)]
-        )
+        return [wrong(field, name, why) for why in service_name_problems(name)]
     faults = too_long(field, name, MAX_SUBDOMAIN_LENGTH)
     return (
         faults if re.fullmatch(SUBDOMAIN, name) else [*faults, wrong(field, name, NOT_A_SUBDOMAIN)]

@@ -17,7 +17,7 @@ from telorunner.localcluster.options import check_write_options, delete_options
 from telorunner.localcluster.patching import apply_patch
 from telorunner.localcluster.paths import Target, method_not_allowed
 from telorunner.localcluster.queries import list_query
-from telorunner.localcluster.resources import ResourceKind
+from telorunner.localcluster.resources import ResourceKind, encoded_in_version, in_version
 from telorunner.localcluster.store import Entry, Store
 from telorunner.localcluster.table import render_table
 from telorunner.localcluster.watching import Connections, Watch
@@ -87,7 +87,9 @@ class Rest:
         if form is Form.TABLE:
             version = {"resourceVersion": entry.obj["metadata"]["resourceVersion"]}
             return _json(orjson.dumps(render_table(target.kind, [entry.obj], version)))
-        return _json(entry.encoded if form is Form.OBJECT else orjson.dumps(partial(entry.obj)))
+        if form is Form.METADATA:
+            return _json(orjson.dumps(partial(entry.obj)))
+        return _json(encoded_in_version(target.kind, entry.encoded))
 
     async def _create(self, request: web.Request, target: Target) -> web.StreamResponse:
         kind = target.kind
@@ -111,12 +113,11 @@ class Rest:
         if kind.namespaced:
             admission.check_namespace(self._store, kind, target.scope, name)
         new = strategies.prepare_create(self._store, kind, obj)
-        if kind.plural == "pods":
-            new = admission.mutate(self._store, target.scope, new, name)
+        new = admission.mutate(self._store, kind, target.scope, new, name)
         strategies.check_new(kind, new)
         warnings = admission.validate(self._store, kind, target.scope, new)
         if "dryRun" in request.query:
-            encoded = orjson.dumps(self._store.preview(kind.plural, new))
+            encoded = orjson.dumps(in_version(kind, self._store.preview(kind.plural, new)))
         else:
             encoded = self._encoded(target, self._store.create(kind.plural, new))
         return _json(encoded, status=201, warnings=[*decoded.warnings, *warnings])
@@ -136,7 +137,7 @@ class Rest:
     async def _patch(self, request: web.Request, target: Target) -> web.StreamResponse:
         body = await request.read()
         check_write_options("Patch", request.query)
-        old = self._entry(target).obj
+        old = in_version(target.kind, self._entry(target).obj)
         patched, shown = apply_patch(request.headers.get("Content-Type", ""), old, body)
         decoded = redecode(target.kind, patched, shown, _validation(request))
         return self._write(
@@ -156,15 +157,17 @@ class Rest:
         uid = metadata.pop("uid", None)
         another = uid if is_patch and uid != old["metadata"]["uid"] else None
         warnings = list(decoded.warnings)
-        if target.subresource != "status":
-            obj = strategies.prepare_update(kind, old, obj)
+        if target.subresource == "status":
+            obj = strategies.prepare_status(kind, old, obj)
+        else:
+            obj = strategies.prepare_update(self._store, kind, old, obj)
             strategies.check_update(kind, old, obj, uid=another)
             warnings += admission.validate_update(self._store, kind, old, obj)
         if "dryRun" in request.query:
             shown = self._store.preview_replacement(
                 kind.plural, obj, subresource=target.subresource
             )
-            return _json(orjson.dumps(shown), warnings=warnings)
+            return _json(orjson.dumps(in_version(kind, shown)), warnings=warnings)
         new = self._store.replace(kind.plural, obj, subresource=target.subresource)
         encoded = self._encoded(target, new)
         deletion.finish_if_released(self._store, kind, new)
@@ -173,7 +176,9 @@ class Rest:
     async def _delete(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = delete_options(await request.read(), request.query)
         old = self._entry(target).obj
-        return _json(orjson.dumps(deletion.delete(self._store, target.kind, old, options)))
+        left = deletion.delete(self._store, target.kind, old, options)
+        shown = left if left["kind"] == "Status" else in_version(target.kind, left)
+        return _json(orjson.dumps(shown))
 
     async def _delete_collection(self, request: web.Request, target: Target) -> web.StreamResponse:
         if "deletecollection" not in target.kind.verbs or target.kind.plural == "namespaces":
@@ -205,7 +210,8 @@ class Rest:
     def _encoded(self, target: Target, obj: dict[str, Any]) -> bytes:
         metadata = obj["metadata"]
         scope = metadata.get("namespace", "")
-        return self._store.entry(target.kind.plural, scope, metadata["name"]).encoded
+        entry = self._store.entry(target.kind.plural, scope, metadata["name"])
+        return encoded_in_version(target.kind, entry.encoded)
 
 
 def _check_precondition(kind: ResourceKind, old: dict[str, Any], given: dict[str, Any]) -> None:

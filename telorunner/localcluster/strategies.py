@@ -6,21 +6,23 @@ checked elsewhere. Nothing here waits.
 
 import base64
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from telorunner.localcluster import (
+    customkinds,
     limitranges,
     limitvalidation,
+    networkdefaults,
+    networkvalidation,
     podvalidation,
+    serviceallocation,
+    servicevalidation,
     statuses,
     validation,
 )
-from telorunner.localcluster.defaulting import (
-    default_pod,
-    default_quota,
-    default_service,
-    new_pod_status,
-)
+from telorunner.localcluster.bodies import without_nulls
+from telorunner.localcluster.defaulting import default_pod, default_quota, new_pod_status
 from telorunner.localcluster.metadata import new_faults, update_faults
 from telorunner.localcluster.quantities import NOT_A_QUANTITY
 from telorunner.localcluster.resources import ResourceKind
@@ -30,6 +32,7 @@ from telorunner.localcluster.validation import Fault
 # Kinds that count the changes of their spec.
 _WITH_GENERATION = (
     "pods",
+    "endpointslices",
     "ingresses",
     "ingressclasses",
     "gateways",
@@ -44,12 +47,24 @@ _NEW_STATUS: dict[str, dict[str, Any]] = {
 }
 _FAULTS: dict[str, Callable[[dict[str, Any]], list[Fault]]] = {
     "configmaps": validation.configmap_faults,
-    "ingresses": validation.ingress_faults,
+    "endpointslices": networkvalidation.endpoint_slice_faults,
+    "gatewayclasses": partial(customkinds.faults, "gatewayclasses"),
+    "gateways": partial(customkinds.faults, "gateways"),
+    "httproutes": partial(customkinds.faults, "httproutes"),
+    "ingressclasses": networkvalidation.ingress_class_faults,
+    "ingresses": networkvalidation.ingress_faults,
     "limitranges": limitvalidation.limit_range_faults,
     "pods": podvalidation.pod_faults,
     "resourcequotas": limitvalidation.quota_faults,
     "secrets": validation.secret_faults,
-    "services": validation.service_faults,
+    "services": servicevalidation.service_faults,
+}
+_STATUS_FAULTS: dict[str, Callable[[dict[str, Any]], list[Fault]]] = {
+    "gatewayclasses": _FAULTS["gatewayclasses"],
+    "gateways": _FAULTS["gateways"],
+    "httproutes": _FAULTS["httproutes"],
+    "ingresses": networkvalidation.ingress_status_faults,
+    "services": servicevalidation.status_faults,
 }
 _METADATA_OF_THE_API = (
     "deletionTimestamp",
@@ -59,13 +74,6 @@ _METADATA_OF_THE_API = (
 )
 # Updates of these must name the version that they replace.
 _NEED_VERSION = ("gatewayclasses", "gateways", "httproutes", "leases")
-_POD_FIELDS_THAT_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations")
-_POD_IMMUTABLE = (
-    "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
-    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
-    " was previously negative)"
-)
 
 
 def prepare_create(store: Store, kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
@@ -78,11 +86,14 @@ def prepare_create(store: Store, kind: ResourceKind, obj: dict[str, Any]) -> dic
         metadata["generation"] = 1
     new = with_defaults(kind, {**obj, "metadata": metadata})
     if kind.plural == "services":
-        new = {**new, "spec": _with_cluster_ip(store, new["spec"])}
+        new = serviceallocation.allocate_new(store, new)
     if kind.plural == "namespaces":
         new["spec"] = {"finalizers": ["kubernetes"]}
     if "status" in kind.subresources:
         new.pop("status", None)
+    if kind.is_custom:
+        # NB: once more, for the status that a schema gives to what has none.
+        new = customkinds.with_defaults(kind.plural, new)
     if kind.plural == "pods":
         new["status"] = new_pod_status(new["spec"])
     elif kind.plural in _NEW_STATUS:
@@ -101,7 +112,15 @@ def with_defaults(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
             podvalidation.check_shape(obj)
             return default_pod(obj)
         case "services":
-            return default_service(obj)
+            return serviceallocation.default_service(obj)
+        case "ingresses":
+            return networkdefaults.default_ingress(obj)
+        case "ingressclasses":
+            return networkdefaults.default_ingress_class(obj)
+        case "endpointslices":
+            return networkdefaults.default_endpoint_slice(obj)
+        case "gatewayclasses" | "gateways" | "httproutes":
+            return customkinds.with_defaults(kind.plural, obj)
         case "secrets":
             return _secret(obj)
         case "limitranges" | "resourcequotas":
@@ -124,7 +143,10 @@ def check_new(kind: ResourceKind, obj: dict[str, Any]) -> None:
     Raises:
         StoreError: 422, with all its faults.
     """
-    _check(kind, obj, new_faults(kind, obj))
+    faults = new_faults(kind, obj)
+    if kind.plural == "ingresses":
+        faults += networkvalidation.class_faults(obj)
+    _check(kind, obj, faults)
 
 
 def check_update(
@@ -146,18 +168,19 @@ def _check(kind: ResourceKind, obj: dict[str, Any], faults: list[Fault]) -> None
         raise statuses.invalid(kind, obj["metadata"].get("name", ""), faults)
 
 
-def prepare_update(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]) -> dict[str, Any]:
+def prepare_update(
+    store: Store, kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]
+) -> dict[str, Any]:
     """Return what an object becomes in an update: the status and what only the API sets are kept.
 
     Raises:
         StoreError: 400 or 422, it has not the shape of its kind or lacks a version.
     """
-    if kind.plural in _NEED_VERSION and not obj["metadata"].get("resourceVersion"):
-        raise _version_missing(kind, old["metadata"]["name"])
+    _check_version(kind, old, obj)
     metadata = _merged_metadata(old["metadata"], obj["metadata"])
     new = with_defaults(kind, {**obj, "metadata": metadata})
     if kind.plural == "services":
-        new["spec"] = _keeping_cluster_ip(old["spec"], new["spec"])
+        new = serviceallocation.allocate_update(store, old, new)
     if kind.plural == "pods" and "nodeName" in old["spec"]:
         new["spec"].setdefault("nodeName", old["spec"]["nodeName"])
     if kind.plural == "namespaces":
@@ -166,9 +189,42 @@ def prepare_update(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any])
         new = {**{field: new[field] for field in new if field != "status"}}
         if "status" in old:
             new["status"] = old["status"]
-    if "generation" in metadata and new.get("spec") != old.get("spec"):
+    if "generation" in metadata and _counted(kind, new) != _counted(kind, old):
         new["metadata"]["generation"] = metadata["generation"] + 1
     return new
+
+
+def prepare_status(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]) -> dict[str, Any]:
+    """Return an object whose status is to be taken.
+
+    Raises:
+        StoreError: 422, it lacks a version or its status has faults.
+    """
+    _check_version(kind, old, obj)
+    if kind.is_custom:
+        status = {"status": without_nulls(obj["status"])} if obj.get("status") else {}
+        kept = {field: value for field, value in old.items() if field != "status"}
+        obj = {
+            **customkinds.with_defaults(kind.plural, {**kept, **status}),
+            "metadata": obj["metadata"],
+        }
+    faults = _STATUS_FAULTS[kind.plural](obj) if kind.plural in _STATUS_FAULTS else []
+    if faults:
+        raise statuses.invalid(kind, obj["metadata"].get("name", ""), faults)
+    return obj
+
+
+def _check_version(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]) -> None:
+    if kind.plural in _NEED_VERSION and not obj["metadata"].get("resourceVersion"):
+        raise _version_missing(kind, old["metadata"]["name"])
+
+
+def _counted(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return what of an object counts as a change of what it says."""
+    found = {field: obj[field] for field in obj if field not in ("metadata", "status")}
+    if kind.plural == "endpointslices":
+        found["labels"] = obj["metadata"].get("labels") or {}
+    return found
 
 
 def _given_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
@@ -190,14 +246,15 @@ def _immutable_faults(kind: ResourceKind, old: dict[str, Any], new: dict[str, An
         case "configmaps" | "secrets":
             return _frozen_data_faults(kind, old, new)
         case "pods":
-            if _comparable_pod(old["spec"]) != _comparable_pod(new["spec"]):
-                return [validation.not_allowed("spec", _POD_IMMUTABLE)]
+            return podvalidation.pod_update_faults(old, new)
         case "services":
-            had, has = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
-            if had not in (None, has):
-                message = f'Invalid value: ["{has}"]: may not change once set'
-                field = "spec.clusterIPs[0]"
-                return [{"reason": "FieldValueInvalid", "message": message, "field": field}]
+            return servicevalidation.update_faults(old["spec"], new["spec"])
+        case "endpointslices":
+            return networkvalidation.endpoint_slice_update_faults(old, new)
+        case "ingressclasses":
+            return networkvalidation.ingress_class_update_faults(old, new)
+        case "gatewayclasses":
+            return customkinds.class_update_faults(old, new)
     return []
 
 
@@ -225,15 +282,6 @@ def _frozen_data_faults(
     ]
 
 
-def _comparable_pod(spec: dict[str, Any]) -> dict[str, Any]:
-    comparable = {
-        field: value for field, value in spec.items() if field not in _POD_FIELDS_THAT_MAY_CHANGE
-    }
-    for group in ("initContainers", "containers"):
-        comparable[group] = [{**container, "image": ""} for container in spec.get(group) or []]
-    return comparable
-
-
 def _secret(obj: dict[str, Any]) -> dict[str, Any]:
     """Return a Secret with its texts encoded into its data."""
     texts = obj.get("stringData") or {}
@@ -243,21 +291,3 @@ def _secret(obj: dict[str, Any]) -> dict[str, Any]:
         secret["data"] = {**(obj.get("data") or {}), **encoded}
     secret["type"] = obj.get("type") or "Opaque"
     return secret
-
-
-def _with_cluster_ip(store: Store, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a Service's spec with an address of its own, which nothing answers at."""
-    if spec["type"] == "ExternalName":
-        return spec
-    address = spec.get("clusterIP")
-    if not address:
-        used = {service["spec"].get("clusterIP") for service in store.list("services")[0]}
-        candidates = (f"10.96.{high}.{low}" for high in range(1, 255) for low in range(1, 255))
-        address = next(candidate for candidate in candidates if candidate not in used)
-    return {**spec, "clusterIP": address, "clusterIPs": [address]}
-
-
-def _keeping_cluster_ip(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    if new.get("clusterIP") or not old.get("clusterIP"):
-        return new
-    return {**new, "clusterIP": old["clusterIP"], "clusterIPs": old["clusterIPs"]}

@@ -69,5 +69,8 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(
         # The demo had nothing left to do but its stop when the busy test read that it was running.
     assert (code, late) == (expected, []), output
     assert "Traceback" not in output
+    if code == 0:
+        assert "curl --resolve 8080-" in output
+        assert "Hello, Ada" in output
     assert left_of(tmp_path) == []
     assert list(tmp_path.iterdir()) == []

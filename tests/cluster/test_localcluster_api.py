@@ -103,7 +103,7 @@ async def test_discovery_tells_what_is_served(api: Api) -> None:
 async def test_the_gateway_api_is_served_where_it_is_asked_for(
     tmp_path: Path, version: str
 ) -> None:
-    async with open_api(tmp_path, gateway_api_version=version) as api:
+    async with open_api(tmp_path, version) as api:
         await api.make_namespace()
         group = f"/apis/gateway.networking.k8s.io/{version}"
         body = {"metadata": {"name": "web"}, "spec": {"hostnames": ["a.example"]}}

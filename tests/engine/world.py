@@ -3,7 +3,14 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +19,9 @@ import orjson
 from aiohttp import web
 from django.db import connection
 
+from routing.layer import Decision, routing_settings
+from routing.router import Router, open_router
+from routing.routes import Layer
 from sessions import bundles, runtime, sse
 from sessions.actions import create, stop
 from sessions.admission import RequestedLimits
@@ -29,7 +39,7 @@ from sessions.store import LEASE_SECONDS, aread, awrite
 from sessions.supervisor import Lease
 from telorunner import aio
 from telorunner.conf import ClusterKind, Settings
-from telorunner.kube.client import ClusterSettings, open_cluster
+from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
 from telorunner.kube.informer import Informer
 from telorunner.kube.objects import managed_selector
 from telorunner.localcluster.cluster import ClusterSettings as LocalSettings
@@ -43,6 +53,8 @@ from tests.unit.pods import running
 
 NAMESPACE = "telo-sessions"
 WAIT_SECONDS = 40.0
+# Where a runner would answer.
+PORT = 8062
 
 Object = dict[str, Any]
 
@@ -64,6 +76,8 @@ class World:
     bus: Bus | None = None
     engine: Engine | None = None
     running: Runtime | None = field(default=None)
+    # What publishes sessions; None: nothing.
+    decision: Decision | None = None
 
     @property
     def runtime(self) -> Runtime:
@@ -100,12 +114,23 @@ class World:
                 cluster=cluster,
                 pods=informer,
                 loop=asyncio.get_running_loop(),
+                router=await stack.enter_async_context(self._router(cluster)),
                 self_url=SelfUrl(self.config.self_url),
             )
+            self.running.listen_port.listening_at(PORT)
             stack.enter_context(runtime.installed(self.running))
             watch = aio.start(informer.run(), name="informer")
             stack.push_async_callback(aio.stop, watch)
             yield self.running
+
+    def _router(self, cluster: Cluster) -> AbstractAsyncContextManager[Router]:
+        return open_router(
+            cluster,
+            routing_settings(self.config),
+            self.decision or Decision(Layer.NONE, "Nothing is published."),
+            secret=b"the runner's secret",
+            listen_port=None,
+        )
 
     async def create(
         self,
