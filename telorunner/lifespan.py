@@ -113,7 +113,6 @@ async def _opened_router(config: Settings, cluster: Cluster) -> AsyncIterator[Ro
     wanted = routing_settings(config)
     offered = await discover(cluster, wanted) if needs_cluster(wanted) else Offered()
     decision = decide(wanted, offered)
-    logger.info("Public routes: %s. %s", decision.layer, decision.why)
     # Runners may share a secret key, but not a label in a namespace.
     of_runner = f"{_ROUTE_PROOFS} {config.session_namespace} {config.managed_by}"
     async with open_router(

@@ -124,7 +124,9 @@ async def open_local_cluster(settings: ClusterSettings) -> AsyncIterator[LocalCl
         agent = settings.node_factory(store, node_settings)
         parts = {"controllers": controllers.run(), "node": agent.run()}
         if state.ingress:
-            parts["ingress"] = Ingress(store, state.ingress).run()
+            write = statefolder.write_file
+            context = tls.server_context(state.authority, state.folder, write, name="ingress")
+            parts["ingress"] = Ingress(store, state.ingress, context).run()
         tasks = tuple(aio.start(part, name=f"local cluster {name}") for name, part in parts.items())
         try:
             kinds = served_kinds(settings.gateway_versions)

@@ -3,9 +3,11 @@
 import asyncio
 import base64
 import socket
+import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from telorunner import aio
@@ -171,9 +173,14 @@ async def open_bench(limits: Limits | None = None) -> AsyncIterator[Bench]:
     add_local_classes(store, has_gateways=True)
     labels = {"team": "a"}
     store.create("namespaces", {"metadata": {"name": NAMESPACE, "labels": labels}})
-    with socket.create_server((HOST, 0)) as plain, socket.create_server((HOST, 0)) as secure:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.create_server((HOST, 0)) as plain,
+        socket.create_server((HOST, 0)) as secure,
+    ):
         bench = Bench(store, plain.getsockname(), secure.getsockname())
-        ingress = Ingress(store, Listeners(plain, secure), limits or Limits())
+        context = Certificates.make(Path(folder)).server("the.ingress.itself")
+        ingress = Ingress(store, Listeners(plain, secure), context, limits or Limits())
         task = aio.start(ingress.run(), name="ingress under test")
         try:
             yield bench
@@ -196,7 +203,9 @@ class App:
 
 
 @asynccontextmanager
-async def open_app(behave: Callable[[App, Talk], Awaitable[None]]) -> AsyncIterator[App]:
+async def open_app(
+    behave: Callable[[App, Talk], Awaitable[None]], host: str = HOST, port: int = 0
+) -> AsyncIterator[App]:
     """Serve raw connections: `behave` is called with each once its head has been read."""
     app = App(0)
     tasks: list[asyncio.Task[None]] = []
@@ -213,7 +222,7 @@ async def open_app(behave: Callable[[App, Talk], Awaitable[None]]) -> AsyncItera
     def welcome(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         tasks.append(aio.start(serve((reader, writer)), name="application under test"))
 
-    server = await asyncio.start_server(welcome, HOST, 0, limit=READ_BYTES)
+    server = await asyncio.start_server(welcome, host, port, limit=READ_BYTES)
     app.port = server.sockets[0].getsockname()[1]
     try:
         yield app

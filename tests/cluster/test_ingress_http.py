@@ -319,6 +319,19 @@ async def test_requests_on_one_connection_are_routed_one_by_one() -> None:
     assert found == [str(port).encode() for port in (one.port, two.port, one.port)]
 
 
+async def test_no_piece_of_an_answer_waits_for_the_one_before_to_be_confirmed() -> None:
+    async def behave(app: App, talk: Talk) -> None:
+        await talk.send(say("200 OK", body=b"hello"))
+
+    async with open_bench() as bench, open_app(behave) as app, bench.talk() as talk:
+        bench.lead("a.test", app.port)
+        # A client that confirms late, as all do, would make each of these take 40 ms.
+        async with asyncio.timeout(6):
+            for _ in range(200):
+                await talk.send(ask_for())
+                assert (await talk.read_answer()).body == b"hello"
+
+
 async def test_the_ingress_says_why_it_cannot_pass_a_request_on() -> None:
     async def babble(app: App, talk: Talk) -> None:
         await talk.send(b"hello, I am no HTTP server\r\n\r\n")

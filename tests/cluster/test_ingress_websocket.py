@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
-from websockets.asyncio.client import ClientConnection, connect
+from websockets.asyncio.client import connect
 from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.frames import Close
@@ -24,6 +24,7 @@ from tests.cluster.ingress_harness import (
 )
 
 BIG_BYTES = 5_000_000
+SWITCHED = b"HTTP/1.1 101 Fine\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n"
 Handler = Callable[[ServerConnection], Awaitable[None]]
 
 
@@ -164,7 +165,7 @@ async def test_a_handshake_says_what_the_client_and_the_application_said() -> No
 
 async def test_an_upgrade_that_nobody_asked_for_is_not_believed() -> None:
     async def behave(app: App, talk: Talk) -> None:
-        await talk.send(b"HTTP/1.1 101 Fine\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n")
+        await talk.send(SWITCHED)
 
     async with open_bench() as bench, open_app(behave) as app:
         bench.lead("a.test", app.port)
@@ -196,22 +197,22 @@ async def test_what_one_side_does_not_read_is_not_taken_from_the_other() -> None
     is_stuck = asyncio.Event()
     sent = 0
 
-    async def flood(socket: ServerConnection) -> None:
+    async def flood(app: App, talk: Talk) -> None:
         nonlocal sent
-        while True:
+        await talk.send(SWITCHED)
+        piece = bytes(1_000_000)
+        while not is_stuck.is_set():
             try:
                 async with asyncio.timeout(1):
-                    await socket.send(bytes(1_000_000))
+                    await talk.send(piece)
             except TimeoutError:
                 is_stuck.set()
-                await socket.wait_closed()
-                return
-            sent += 1_000_000
+            sent += len(piece)
 
-    async with open_chat(flood) as (bench, _), dial(bench) as client:
-        assert isinstance(client, ClientConnection)
-        client.transport.pause_reading()
+    async with open_bench() as bench, open_app(flood) as app, bench.talk() as talk:
+        bench.lead("a.test", app.port)
+        await talk.send(ask_for("/", "Upgrade: websocket", "Connection: Upgrade"))
+        await talk.read_head()
         async with asyncio.timeout(30):
             await is_stuck.wait()
-        assert sent < 32_000_000
-        client.transport.abort()
+    assert sent < 32_000_000

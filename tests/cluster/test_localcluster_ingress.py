@@ -234,7 +234,7 @@ async def test_tls_by_a_secret_that_changes(cluster: Running, tmp_path: Path) ->
     certificates = [Certificates.make(tmp_path / name) for name in ("a", "b")]
     tls = [{"hosts": ["safe.apps.localhost"], "secretName": "safe"}]
     async with application(cluster, "safe", tls=tls) as host:
-        with pytest.raises(aiohttp.ClientConnectorError):
+        with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await cluster.ask(host, certificates[0].client())
         for number, one in enumerate(certificates):
             fields = zip(("tls.crt", "tls.key"), make_pair(one, host), strict=True)

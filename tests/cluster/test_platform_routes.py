@@ -5,6 +5,7 @@ import base64
 import re
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -130,7 +131,9 @@ def routing_cluster(
     """A local cluster with its ingress, a certificate and a Gateway."""
     folder = tmp_path_factory.mktemp("routes")
     with local_cluster(folder, RUNNER_LOCAL_GATEWAY_API="true") as cluster:
-        asyncio.run(prepare(cluster, certificates))
+        # In a thread of its own: this one has the loop of the tests.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, prepare(cluster, certificates)).result()
         yield cluster
 
 

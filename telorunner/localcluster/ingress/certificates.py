@@ -1,6 +1,7 @@
 """The certificates of public hosts: chosen by the name that a client asks for, read from Secrets.
 
-A Secret that changes counts from the next connection on. A key is never written to a disk.
+A host without one is shown the ingress's own, which no client takes for that host's. A Secret that
+changes counts from the next connection on; its key is never written to a disk.
 """
 
 import base64
@@ -17,6 +18,7 @@ from telorunner.localcluster.store import Store
 logger = logging.getLogger(__name__)
 
 _MAX_KEPT = 256
+_PROTOCOLS = ("http/1.1",)
 
 
 class UnusableSecret(Exception):
@@ -26,27 +28,22 @@ class UnusableSecret(Exception):
 class Certificates:
     """The TLS contexts of a cluster's hosts."""
 
-    def __init__(self, store: Store, table: Callable[[], Table]) -> None:
+    def __init__(self, store: Store, table: Callable[[], Table], own: ssl.SSLContext) -> None:
+        """Choose for connections on `own`, which has the ingress's own certificate."""
         self._store = store
         self._table = table
         self._kept: dict[SecretName, tuple[dict[str, Any], ssl.SSLContext | None]] = {}
-
-    def server_context(self) -> ssl.SSLContext:
-        """Return the context to listen with; it has no certificate of its own."""
-        context = _new_context()
-        context.sni_callback = self._choose
-        return context
+        own.set_alpn_protocols(_PROTOCOLS)
+        own.sni_callback = self._choose
 
     def _choose(
         self, connection: ssl.SSLObject | ssl.SSLSocket, name: str | None, _: ssl.SSLContext
-    ) -> int | None:
+    ) -> None:
         """Give a new connection the certificate of the host that it is for."""
         secret = self._table().secret_for(normal_host(name or ""))
         context = None if secret is None else self._context(secret)
-        if context is None:
-            return ssl.ALERT_DESCRIPTION_UNRECOGNIZED_NAME
-        connection.context = context
-        return None
+        if context is not None:
+            connection.context = context
 
     def _context(self, name: SecretName) -> ssl.SSLContext | None:
         secret = self._store.find("secrets", name.namespace, name.name)
@@ -78,7 +75,9 @@ def load_secret(secret: dict[str, Any]) -> ssl.SSLContext:
         parts = [base64.b64decode(data[field], validate=True) for field in ("tls.key", "tls.crt")]
     except (KeyError, TypeError, binascii.Error) as exc:
         raise UnusableSecret("it must have tls.crt and tls.key.") from exc
-    context = _new_context()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(_PROTOCOLS)
     # OpenSSL takes them from files only: this one is memory, and goes with its descriptor.
     descriptor = os.memfd_create("certificate")
     with os.fdopen(descriptor, "wb") as file:
@@ -89,11 +88,4 @@ def load_secret(secret: dict[str, Any]) -> ssl.SSLContext:
             context.load_cert_chain(f"/proc/self/fd/{descriptor}", password="")
         except (OSError, ValueError) as exc:
             raise UnusableSecret("tls.crt and tls.key are no certificate and its key.") from exc
-    return context
-
-
-def _new_context() -> ssl.SSLContext:
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1"])
     return context

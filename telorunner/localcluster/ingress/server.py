@@ -5,7 +5,9 @@
 
 import asyncio
 import logging
+import os
 import socket
+import ssl
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -80,22 +82,23 @@ def open_listeners(folder: Path, ports: IngressPorts | None) -> Iterator[Listene
             try:
                 sockets.append(stack.enter_context(statefolder.open_listener(folder, port, name)))
             except OSError as exc:
-                problem = exc.strerror or type(exc).__name__
+                problem = os.strerror(exc.errno or 0)
                 raise ConfigError(f"{variable}: must be a port that is free: {problem}.") from exc
         yield Listeners(*sockets)
 
 
 @dataclass
 class Ingress:
-    """The ingress of one cluster."""
+    """The ingress of one cluster; `tls` has the certificate for hosts that have none."""
 
     store: Store
     listeners: Listeners
+    tls: ssl.SSLContext
     limits: Limits = field(default_factory=Limits)
 
     def __post_init__(self) -> None:
         self._controller = IngressController(self.store)
-        self._certificates = Certificates(self.store, lambda: self._controller.table)
+        self._certificates = Certificates(self.store, lambda: self._controller.table, self.tls)
         self._is_open = True
         self._visits = 0
         self._turn = 0
@@ -110,7 +113,7 @@ class Ingress:
                 self._welcome_secure,
                 sock=self.listeners.https,
                 limit=CHUNK_BYTES,
-                ssl=self._certificates.server_context(),
+                ssl=self.tls,
                 ssl_handshake_timeout=HANDSHAKE_SECONDS,
                 ssl_shutdown_timeout=self.limits.linger_seconds,
             )
@@ -137,6 +140,10 @@ class Ingress:
             writer.write(_FULL)
             writer.close()
         else:
+            # asyncio does it for connections only that it has opened the listener of: without it, what
+            # is written in pieces waits for the client to confirm the one before.
+            sock = writer.get_extra_info("socket")
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._visits += 1
             name = f"ingress visit of {peer[0]}:{peer[1]}"
             self._tasks.create_task(self._visit(streams, Visitor(peer[0], scheme)), name=name)
