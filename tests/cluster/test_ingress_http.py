@@ -290,6 +290,17 @@ async def test_an_answer_that_is_cut_off_arrives_cut_off(head: bytes) -> None:
             await talk.read_answer()
 
 
+async def test_a_client_of_http_1_0_sees_that_an_answer_was_cut_off() -> None:
+    async def behave(app: App, talk: Talk) -> None:
+        await talk.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n")
+
+    async with open_bench() as bench, open_app(behave) as app:
+        bench.lead("a.test", app.port)
+        # Its end in order would say that this is all.
+        with pytest.raises(ConnectionResetError):
+            await bench.ask(b"GET / HTTP/1.0\r\nHost: a.test\r\n\r\n")
+
+
 async def test_an_answer_that_comes_before_the_request_has_ended_is_read() -> None:
     async def behave(app: App, talk: Talk) -> None:
         await talk.send(say("413 Too Much", "Connection: close", body=b"enough"))
@@ -300,6 +311,9 @@ async def test_an_answer_that_comes_before_the_request_has_ended_is_read() -> No
         answer = await talk.read_answer()
         assert (answer.status, answer.body) == (413, b"enough")
         assert answer.headers["connection"] == "close"
+        # What the client sends before it has read that does not break the connection.
+        await talk.send(bytes(100_000))
+        assert await talk.read_end() == b""
 
 
 async def test_requests_on_one_connection_are_routed_one_by_one() -> None:

@@ -140,8 +140,8 @@ class Ingress:
             writer.write(_FULL)
             writer.close()
         else:
-            # asyncio does it for connections only that it has opened the listener of: without it, what
-            # is written in pieces waits for the client to confirm the one before.
+            # asyncio leaves that out for listeners that it did not open itself: without it, a piece
+            # of an answer waits until the client has confirmed the one before.
             sock = writer.get_extra_info("socket")
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._visits += 1
