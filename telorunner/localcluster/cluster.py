@@ -124,9 +124,7 @@ async def open_local_cluster(settings: ClusterSettings) -> AsyncIterator[LocalCl
         agent = settings.node_factory(store, node_settings)
         parts = {"controllers": controllers.run(), "node": agent.run()}
         if state.ingress:
-            write = statefolder.write_file
-            context = tls.server_context(state.authority, state.folder, write, name="ingress")
-            parts["ingress"] = Ingress(store, state.ingress, context).run()
+            parts["ingress"] = _ingress(store, state, state.ingress).run()
         tasks = tuple(aio.start(part, name=f"local cluster {name}") for name, part in parts.items())
         try:
             kinds = served_kinds(settings.gateway_versions)
@@ -162,6 +160,12 @@ def _opened_state(settings: ClusterSettings) -> Iterator[_State]:
             token=statefolder.load_token(folder),
             ingress=stack.enter_context(open_listeners(folder, settings.ingress)),
         )
+
+
+def _ingress(store: Store, state: _State, listeners: Listeners) -> Ingress:
+    write = statefolder.write_file
+    context = tls.server_context(state.authority, state.folder, write, name="ingress")
+    return Ingress(store, listeners, context)
 
 
 @asynccontextmanager

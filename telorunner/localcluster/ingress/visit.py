@@ -68,8 +68,8 @@ class Visit:
             while await self._serve_next():
                 self.client.protocol.start_next_cycle()
         except (Lost, OSError):
-            # What was sent so far has an end that is missing, and the client must see that.
-            self.client.abort()
+            # An answer may lack its end, and the client must see that.
+            self.client.reset()
         except Malformed as exc:
             logger.debug("A connection of the ingress ends: %s.", exc)
             self.client.abort()

@@ -8,7 +8,9 @@ Source: https://h11.readthedocs.io/
 """
 
 import asyncio
+import socket
 import ssl
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from dataclasses import dataclass
 import h11
 
 CHUNK_BYTES = 65_536
+# On, and for no time at all. Source: socket(7), SO_LINGER
+_RESET = struct.pack("ii", 1, 0)
 # Of a request or an answer, with its first line.
 MAX_HEAD_BYTES = 65_536
 
@@ -106,8 +110,15 @@ class Wire:
                 await self.writer.drain()
 
     def abort(self) -> None:
-        """End the connection at once, so that the other side sees that something is missing."""
+        """End the connection at once; what was not sent yet is dropped."""
         self.writer.transport.abort()
+
+    def reset(self) -> None:
+        """End the connection so that the other side cannot take it for an end in order."""
+        if not self.writer.transport.is_closing():
+            sock = self.writer.get_extra_info("socket")
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        self.abort()
 
     async def close(self, seconds: float) -> None:
         """End the connection in order; what its other side has not taken by then is dropped."""
