@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.clients import Client
+from tests.cluster.programs import LINGERS
 from tests.clusters import ClusterUnderTest
 from tests.serving import Platform
 
@@ -131,7 +132,7 @@ async def test_five_mebibytes_are_the_same_live_and_replayed(
     client = Client(platform.url, cluster.image)
     try:
         program = FIVE_MIB.format(output_bytes=OUTPUT_BYTES, piece_bytes=piece_bytes)
-        session = await client.create(program)
+        session = await client.create(program + LINGERS[cluster.kind])
         live = await live_and_the_rest(client, session)
         assert len(live) == OUTPUT_BYTES
         # Hashes: the difference of bytes of this length would be worked out for minutes.

@@ -8,7 +8,7 @@ from asyncio.subprocess import PIPE
 import pytest
 
 from tests.clients import Client
-from tests.cluster.programs import HELLO, MEGABYTE
+from tests.cluster.programs import HELLO, LINGERS, MEGABYTE
 from tests.clusters import ClusterUnderTest
 
 pytestmark = pytest.mark.cluster
@@ -85,7 +85,7 @@ async def test_a_run_that_fails_at_once_says_so_and_keeps_its_output(client: Cli
 async def test_a_megabyte_and_a_last_line_arrive_before_the_end(
     client: Client, cluster: ClusterUnderTest
 ) -> None:
-    await in_turns(client, [MEGABYTE] * RUNS, SaidItAll())
+    await in_turns(client, [MEGABYTE + LINGERS[cluster.kind]] * RUNS, SaidItAll())
     await cluster.until_nothing_is_left()
 
 

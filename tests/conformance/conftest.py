@@ -34,20 +34,23 @@ def access(
 
 @pytest.fixture(scope="module")
 def standing_namespace(access: Access) -> Iterator[str]:
-    """The name of a namespace for the tests of a module that leave nothing in it."""
+    """The name of a namespace for the tests of a module that leave nothing in it; it takes pods."""
     name = make_name()
     _ask(access, "POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    # The first line of a watch is there when the account is.
+    accounts = f"/api/v1/namespaces/{name}/serviceaccounts"
+    _ask(access, "GET", f"{accounts}?watch=1&fieldSelector=metadata.name%3Ddefault")
     yield name
     _ask(access, "DELETE", f"/api/v1/namespaces/{name}")
 
 
 def _ask(access: Access, method: str, path: str, body: object = None) -> None:
-    """Make a request outside of any event loop."""
+    """Make a request outside of any event loop; return once the first line is answered."""
     headers = {"Content-Type": "application/json", **access.headers}
     data = None if body is None else orjson.dumps(body)
     request = Request(f"{access.url}{path}", data, headers, method=method)  # noqa: S310 - https
-    with urlopen(request, context=access.tls, timeout=WAIT_SECONDS):  # noqa: S310 - https
-        pass
+    with urlopen(request, context=access.tls, timeout=WAIT_SECONDS) as answer:  # noqa: S310 - https
+        assert answer.readline()
 
 
 @pytest.fixture

@@ -6,7 +6,15 @@ here asserts what is told: the tests do.
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +35,8 @@ _IMAGE_ID = re.compile(r"sha256:[0-9a-f]{64}")
 _ADDRESS = re.compile(r"\d+\.\d+\.\d+\.\d+")
 _ADDRESSES = ("hostIP", "podIP", "ip")
 NEVER = "1970-01-01T00:00:00Z"
+# How a kubelet says that its own cache of ConfigMaps or Secrets is late; it tries again then.
+UNREAD = " cache: timed out waiting for the condition"
 
 # Until when a pod is watched.
 Until = Callable[[Object], bool]
@@ -104,11 +114,19 @@ def has_ended(pod: Object) -> bool:
     return pod["status"].get("phase") in ("Succeeded", "Failed")
 
 
+def has_left(pod: Object) -> bool:
+    """Return whether a pod has ended and its sandbox is gone, which may be told a moment later."""
+    sandbox = conditions_of(pod).get("PodReadyToStartContainers")
+    return has_ended(pod) and sandbox == ("False",)
+
+
 def waits_for(reason: str, container: str = "main") -> Until:
-    """Return a test: the container waits for that reason."""
+    """Return a test: the container waits for that reason, and not for a kubelet's own cache."""
 
     def waits(pod: Object) -> bool:
-        return state_of(pod, container).get("waiting", {}).get("reason") == reason
+        waiting = state_of(pod, container).get("waiting", {})
+        is_unread = waiting.get("message", "").endswith(UNREAD)
+        return waiting.get("reason") == reason and not is_unread
 
     return waits
 
@@ -135,6 +153,11 @@ class Story:
 
     changes: list[Event] = field(default_factory=list)
     events: list[Object] = field(default_factory=list)
+
+    def end_at(self, until: Until) -> None:
+        """Leave out what was told after the first version of the pod that is so."""
+        number = next(n for n, one in enumerate(self.changes) if until(one.object))
+        del self.changes[number + 1 :]
 
     @property
     def last(self) -> Object:
@@ -169,7 +192,7 @@ class Story:
         return {one["message"] for one in self.events if one["reason"] == reason}
 
 
-def is_in_order(told: list[tuple[str, str]], steps: list[tuple[str, str]]) -> bool:
+def is_in_order(told: Sequence[Any], steps: Sequence[Any]) -> bool:
     """Return whether the first and last step were told, and between them steps in this order.
 
     A kubelet that has much to do may be too late to see what passes.
@@ -228,28 +251,38 @@ class Recorder:
 
     async def follow(self, watch: Watch, until: Mapping[str, Until | None]) -> None:
         """Keep what a watch tells until all pods named are so, or gone where it says None."""
-        missing = dict(until)
+        missing = {name for name, test in until.items() if not self._is_so(name, test)}
         async with asyncio.timeout(STORY_SECONDS):
             while missing:
                 event = await watch.next()
                 assert event is not None, f"the watch has ended before {sorted(missing)}"
                 event.object["metadata"].pop("managedFields", None)
                 self.stories.setdefault(event.name, Story()).changes.append(event)
-                test = missing.get(event.name)
-                is_so = event.type == "DELETED" if test is None else test(event.object)
-                if event.name in missing and is_so:
-                    del missing[event.name]
+                if event.name in missing and self._is_so(event.name, until[event.name]):
+                    missing.remove(event.name)
+
+    def _is_so(self, name: str, test: Until | None) -> bool:
+        """Return whether a pod was last told to be so, or to be gone where that is None."""
+        if name not in self.stories:
+            return False
+        last = self.stories[name].changes[-1]
+        return last.type == "DELETED" if test is None else test(last.object)
 
     async def take_events(self, expected: Mapping[str, str]) -> None:
-        """Take the Event objects once each pod named has one of that reason."""
+        """Take the Event objects once each pod named has one with that reason or message.
+
+        Left out is that a kubelet with much to do has not read a ConfigMap in time.
+        """
         path = f"/api/v1/namespaces/{self.namespace}/events"
         missing = set(expected.items())
         async with asyncio.timeout(STORY_SECONDS), self.api.watch(path) as watch:
             while missing:
                 event = await watch.next()
                 assert event is not None, f"the watch has ended before {missing}"
-                missing.discard((event.object["involvedObject"]["name"], event.object["reason"]))
-        found = (await self.api.ask("GET", path))["items"]
+                name = event.object["involvedObject"]["name"]
+                missing -= {(name, event.object[field]) for field in ("reason", "message")}
+        listed = (await self.api.ask("GET", path))["items"]
+        found = [one for one in listed if not one["message"].endswith(UNREAD)]
         found.sort(key=lambda one: (_first_time(one), int(one["metadata"]["resourceVersion"])))
         for event_object in found:
             name = event_object["involvedObject"]["name"]
@@ -302,12 +335,15 @@ async def record(
 ) -> dict[str, Story]:
     """Run pods, all at once, each until its test holds, and return what was told of them.
 
-    `events` names for some of them the reason of the last event to wait for.
+    `events` names for some of them the reason or the message of the last event to wait for.
     """
     async with open_recorder(access) as recorder:
         path = pods_path(recorder.namespace)
         async with recorder.api.watch(path) as watch:
             await recorder.create(pod for pod, _ in pods.values())
             await recorder.follow(watch, {name: until for name, (_, until) in pods.items()})
+        # How often a kubelet tries again depends on how long the others take.
+        for name, (_, until) in pods.items():
+            recorder.stories[name].end_at(until)
         await recorder.take_events(events)
         return recorder.stories

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import datetime
+from itertools import groupby
 
 import pytest
 
@@ -42,9 +43,10 @@ Answers = dict[str, list[Object]]
 class Deletions:
     """Pods that were deleted, each in its way: the answers to the requests, and the stories."""
 
-    def __init__(self, stories: Mapping[str, Story], answers: Answers) -> None:
+    def __init__(self, stories: Mapping[str, Story], answers: Answers, *, is_real: bool) -> None:
         self.stories = stories
         self.answers = answers
+        self.is_real = is_real
 
     def since(self, name: str) -> list[Event]:
         """Return what was told from the deletion on."""
@@ -115,11 +117,11 @@ async def _record(access: Access) -> Deletions:
             await recorder.create(pod for pod, _ in pods.values())
             await recorder.follow(watch, {name: until for name, (_, until) in pods.items()})
             await _delete_all(recorder, answers)
-            gone: dict[str, Until | None] = dict.fromkeys(pods)
-            await recorder.follow(
-                watch, {**gone, "kept": _is_released, "refuses-longer": is_running}
-            )
+            # By then more than one second is over, and of the twenty many are left.
+            await recorder.follow(watch, {"refuses": None})
             await _delete(recorder, answers, "refuses-longer", gracePeriodSeconds="1")
+            gone: dict[str, Until | None] = dict.fromkeys(pods)
+            await recorder.follow(watch, {**gone, "kept": _is_released})
             patch = {"metadata": {"finalizers": None}}
             await recorder.api.ask(
                 "PATCH",
@@ -127,9 +129,9 @@ async def _record(access: Access) -> Deletions:
                 patch,
                 content_type="application/merge-patch+json",
             )
-            await recorder.follow(watch, {"kept": None, "refuses-longer": None})
+            await recorder.follow(watch, {"kept": None})
         await recorder.take_events({"obeys": "Killing"})
-        return Deletions(recorder.stories, answers)
+        return Deletions(recorder.stories, answers, is_real=recorder.api.is_real)
 
 
 @pytest.fixture(scope="module")
@@ -140,15 +142,19 @@ def deletions(access: Access) -> Deletions:
 
 
 def graces(changes: list[Event]) -> list[tuple[str, int, str]]:
-    """Return the kind of each change, the grace period in it and the phase."""
-    return [
+    """Return the kind of each change, the grace period in it and the phase; each once.
+
+    How often a kubelet writes between them depends on what else it has to do.
+    """
+    told = (
         (
             one.type,
             one.object["metadata"]["deletionGracePeriodSeconds"],
             one.object["status"]["phase"],
         )
         for one in changes
-    ]
+    )
+    return [step for step, _ in groupby(told)]
 
 
 def seconds_between(first: str, second: str) -> float:
@@ -160,14 +166,16 @@ def test_a_deletion_is_told_step_by_step(deletions: Deletions) -> None:
     changes = deletions.since("obeys")
     assert graces(changes) == [
         ("MODIFIED", 20, "Running"),
-        ("MODIFIED", 20, "Running"),
         ("MODIFIED", 20, "Failed"),
         ("MODIFIED", 0, "Failed"),
         ("DELETED", 0, "Failed"),
     ]
-    asked, seen = changes[0].object, changes[1].object
+    asked = changes[0].object
+    seen = next(one.object for one in changes if one.object["status"]["observedGeneration"] == 2)
     assert (asked["metadata"]["generation"], asked["status"]["observedGeneration"]) == (2, 1)
-    assert (seen["metadata"]["generation"], seen["status"]["observedGeneration"]) == (2, 2)
+    assert seen["metadata"]["generation"] == 2
+    # A kubelet that has much to do tells what it has seen together with the end.
+    assert deletions.is_real or (seen is changes[1].object and is_running(seen))
     # In the end the time is that of the removal.
     last = changes[-1].object
     finished_at = state_of(last)["terminated"]["finishedAt"]

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tests.conformance.amounts import CACHE_TRIES
 from tests.conformance.client import Api
 from tests.conformance.objects import check_refusal, make_failure
 from tests.conformance.pod_security_specs import (
@@ -288,9 +289,14 @@ async def test_whoever_makes_a_namespace_stricter_is_told_what_is_in_it_already(
             ),
         ):
             body = {"metadata": {"labels": changed}}
-            query = {"dryRun": "All"}
-            answer = await api.request("PATCH", path, body, content_type=patch, query=query)
-            assert answer.warnings == [f'299 - "{one}"' for one in told]
+            expected = [f'299 - "{one}"' for one in told]
+            # Admission of a real API server sees pods in a cache that may be a moment behind.
+            for _ in range(CACHE_TRIES if api.is_real else 1):
+                query = {"dryRun": "All"}
+                answer = await api.request("PATCH", path, body, content_type=patch, query=query)
+                if answer.warnings == expected:
+                    break
+            assert answer.warnings == expected
 
 
 async def test_labels_of_pod_security_that_nobody_knows_mean_nothing(api: Api) -> None:

@@ -3,6 +3,8 @@
 import re
 
 from tests.conformance.amounts import (
+    check_let_in,
+    check_refused,
     container,
     create,
     create_quota,
@@ -14,6 +16,8 @@ from tests.conformance.amounts import (
 from tests.conformance.client import Api, Object
 from tests.conformance.objects import check_refusal
 
+# What, how much of it is used and how much is allowed.
+EXCEEDED = "exceeded quota: q, requested: {0}=1, used: {0}={1}, limited: {0}={2}"
 # As operators write them; what is told of them is in canonical form.
 HARD = {
     "pods": "2",
@@ -24,6 +28,11 @@ HARD = {
     "requests.ephemeral-storage": "1G",
     "limits.ephemeral-storage": "2Gi",
 }
+MISSING = (
+    "limits.cpu for: session; limits.memory for: session; requests.cpu for: session;"
+    " requests.memory for: session"
+)
+ALL_UNSAID = f"failed quota: q: must specify {MISSING}"
 SMALL = {"cpu": "100m", "memory": "64Mi", "ephemeral-storage": "1Mi"}
 
 
@@ -36,9 +45,10 @@ async def test_everything_that_is_exceeded_is_told_in_canonical_form(
         {"cpu": "1.5", "memory": "1.5Gi", "ephemeral-storage": "1500M"},
         {"cpu": "2500m", "memory": "3072Mi", "ephemeral-storage": "3Gi"},
     )
-    answer = await try_to_create(api, namespace, pod(big))
-    check_refusal(
-        answer,
+    await check_refused(
+        api,
+        namespace,
+        pod(big),
         forbidden(
             "exceeded quota: q, requested: limits.cpu=2500m,limits.ephemeral-storage=3Gi,"
             "limits.memory=3Gi,requests.cpu=1500m,requests.ephemeral-storage=1500M,"
@@ -52,6 +62,7 @@ async def test_everything_that_is_exceeded_is_told_in_canonical_form(
 
 async def test_only_what_is_exceeded_is_told_with_what_is_used(api: Api, namespace: str) -> None:
     await create_quota(api, namespace, HARD)
+    await check_refused(api, namespace, pod(container("session")), forbidden(ALL_UNSAID))
     first = container(
         "main",
         {"cpu": "900m", "memory": "1000Mi", "ephemeral-storage": "900M"},
@@ -64,9 +75,10 @@ async def test_only_what_is_exceeded_is_told_with_what_is_used(api: Api, namespa
         {"cpu": "0.2", "memory": "100Mi", "ephemeral-storage": "200M"},
         {"cpu": "1.0001", "memory": "1025Mi", "ephemeral-storage": "1Gi"},
     )
-    answer = await try_to_create(api, namespace, pod(second))
-    check_refusal(
-        answer,
+    await check_refused(
+        api,
+        namespace,
+        pod(second),
         forbidden(
             "exceeded quota: q, requested: limits.cpu=1001m,limits.memory=1025Mi,"
             "requests.cpu=200m,requests.ephemeral-storage=200M,requests.memory=100Mi,"
@@ -98,8 +110,7 @@ UNSAID: tuple[tuple[list[Object], list[Object], str], ...] = (
     (
         [container("session")],
         [],
-        "limits.cpu for: session; limits.memory for: session; requests.cpu for: session;"
-        " requests.memory for: session",
+        MISSING,
     ),
 )
 
@@ -109,20 +120,19 @@ async def test_what_a_quota_limits_must_be_said_by_every_container(
 ) -> None:
     await create_quota(api, namespace, HARD)
     for containers, init, missing in UNSAID:
-        answer = await try_to_create(api, namespace, pod(*containers, initContainers=init))
-        check_refusal(answer, forbidden(f"failed quota: q: must specify {missing}"))
+        given = pod(*containers, initContainers=init)
+        told = forbidden(f"failed quota: q: must specify {missing}")
+        await check_refused(api, namespace, given, told)
 
 
 async def test_what_is_not_said_is_told_before_what_is_exceeded(api: Api, namespace: str) -> None:
     await create_quota(api, namespace, {"pods": "0"}, "aa")
     await create_quota(api, namespace, {"cpu": "1", "memory": "1Gi"}, "zz")
-    answer = await try_to_create(api, namespace, pod(container("a")))
     told = "failed quota: zz: must specify cpu for: a; memory for: a"
-    check_refusal(answer, forbidden(told))
+    await check_refused(api, namespace, pod(container("a")), forbidden(told))
     amounts = {"cpu": "1", "memory": "1Gi"}
-    answer = await try_to_create(api, namespace, pod(container("a", amounts, amounts)))
     told = "exceeded quota: aa, requested: pods=1, used: pods=0, limited: pods=0"
-    check_refusal(answer, forbidden(told))
+    await check_refused(api, namespace, pod(container("a", amounts, amounts)), forbidden(told))
 
 
 ALWAYS: Object = {"restartPolicy": "Always"}
@@ -143,7 +153,7 @@ async def test_init_containers_count_as_long_as_they_run(api: Api, namespace: st
             f"exceeded quota: q, requested: requests.memory={amount}, used: requests.memory=0,"
             " limited: requests.memory=4Gi"
         )
-        check_refusal(await try_to_create(api, namespace, given), forbidden(told))
+        await check_refused(api, namespace, given, forbidden(told))
 
 
 async def test_sums_are_written_as_what_was_added_up(api: Api, namespace: str) -> None:
@@ -158,9 +168,8 @@ async def test_sums_are_written_as_what_was_added_up(api: Api, namespace: str) -
         containers = [
             container(f"c{index}", {"memory": one}) for index, one in enumerate(notations)
         ]
-        answer = await try_to_create(api, namespace, pod(*containers))
         why = f"exceeded quota: q, requested: memory={told}, used: memory=0, limited: memory=4Gi"
-        check_refusal(answer, forbidden(why))
+        await check_refused(api, namespace, pod(*containers), forbidden(why))
 
 
 COUNTED: tuple[tuple[str, Object, dict[str, int]], ...] = (
@@ -193,40 +202,49 @@ async def test_objects_are_counted_by_their_kind(api: Api, namespace: str) -> No
     status = await create_quota(api, namespace, hard)
     for resource, spec, asked in COUNTED:
         obj = {"metadata": {"name": "one"}, **({"spec": spec} if spec else {})}
-        answer = await try_to_create(api, namespace, obj, resource)
         requested = ",".join(f"{name}={count}" for name, count in asked.items())
         used = ",".join(f"{name}={status['used'][name]}" for name in asked)
         limited = ",".join(f"{name}=0" for name in asked)
         why = f"exceeded quota: q, requested: {requested}, used: {used}, limited: {limited}"
-        check_refusal(answer, forbidden(why, resource=resource))
+        expected = forbidden(why, resource=resource)
+        await check_refused(api, namespace, obj, expected, resource)
 
 
 async def test_a_name_that_was_made_up_is_the_one_that_is_told(api: Api, namespace: str) -> None:
     await create_quota(api, namespace, {"configmaps": "0"})
+    named, told = {"metadata": {"name": "one"}}, EXCEEDED.format("configmaps", 1, 0)
+    expected = forbidden(told, resource="configmaps")
+    await check_refused(api, namespace, named, expected, "configmaps")
     obj = {"metadata": {"generateName": "gen-"}}
     answer = await try_to_create(api, namespace, obj, "configmaps")
     name = answer.body["details"]["name"]
     assert re.fullmatch("gen-[a-z0-9]{5}", name)
-    why = "exceeded quota: q, requested: configmaps=1, used: configmaps=1, limited: configmaps=0"
-    check_refusal(answer, forbidden(why, resource="configmaps", name=name))
+    check_refusal(answer, forbidden(told, resource="configmaps", name=name))
 
 
 async def test_a_quota_that_was_lowered_refuses_from_then_on(api: Api, namespace: str) -> None:
-    await create_quota(api, namespace, {"pods": "1"})
-    await create(api, namespace, pod(container()))
     another = pod(container()) | {"metadata": {"name": "two"}}
-    refused = await try_to_create(api, namespace, another)
-    why = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=1"
-    check_refusal(refused, forbidden(why, name="two"))
-    path = f"/api/v1/namespaces/{namespace}/resourcequotas/q"
-    merge = "application/merge-patch+json"
-    for hard, is_let_in in (("2", True), ("0", False)):
+
+    async def change(hard: str, used: str) -> None:
+        path = f"/api/v1/namespaces/{namespace}/resourcequotas/q"
+        merge = "application/merge-patch+json"
         await api.ask("PATCH", path, {"spec": {"hard": {"pods": hard}}}, content_type=merge)
-        await until_status(api, namespace, "q", {"pods": hard}, {"pods": "1"})
-        answer = await try_to_create(api, namespace, another)
-        assert (answer.status == 201) == is_let_in
-    why = "exceeded quota: q, requested: pods=1, used: pods=1, limited: pods=0"
-    check_refusal(answer, forbidden(why, name="two"))
+        await until_status(api, namespace, "q", {"pods": hard}, {"pods": used})
+
+    def refused(used: int, hard: int) -> Object:
+        return forbidden(EXCEEDED.format("pods", used, hard), name="two")
+
+    # By way of none at all, which shows that admission counts what is created then.
+    await create_quota(api, namespace, {"pods": "0"})
+    await check_refused(api, namespace, another, refused(0, 0))
+    await change("1", "0")
+    await check_let_in(api, namespace, another)
+    await create(api, namespace, pod(container()))
+    await check_refused(api, namespace, another, refused(1, 1))
+    await change("2", "1")
+    await check_let_in(api, namespace, another)
+    await change("0", "1")
+    await check_refused(api, namespace, another, refused(1, 0))
 
 
 async def test_amounts_of_a_quota_must_be_amounts(api: Api, namespace: str) -> None:

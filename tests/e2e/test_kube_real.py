@@ -82,10 +82,14 @@ async def attach(stack: AsyncExitStack, cluster: Cluster, name: str, *, tty: boo
                 await asyncio.sleep(0.05)
 
 
-async def output(stream: AttachStream) -> dict[int, bytes]:
+async def output(stream: AttachStream, length: int | None = None) -> dict[int, bytes]:
+    """Return what comes until that much has come, or to the end of the stream."""
     found = {1: b"", 2: b""}
-    while (part := await stream.read()) is not None:
-        found[part[0]] += part[1]
+    async with asyncio.timeout(READY_SECONDS):
+        while length is None or sum(map(len, found.values())) < length:
+            if (part := await stream.read()) is None:
+                break
+            found[part[0]] += part[1]
     return found
 
 
@@ -124,30 +128,41 @@ async def test_a_pod_is_watched_from_its_making_to_its_end(cluster: Cluster) -> 
 
 async def test_a_terminal_has_its_size_its_bytes_and_its_end(cluster: Cluster) -> None:
     sized = "while [ \"`stty size`\" != '31 97' ]; do sleep 0.05; done; stty size"
-    script = f"stty raw -echo; echo ready; read line; {sized}; head -c 262144; exit 0"
+    # It waits until all has come: a kubelet closes an attach though the end is still on its way.
+    script = f"stty raw -echo; echo ready; read line; {sized}; head -c 262144; read line"
     await objects.create(cluster, "pods", pod("a", script))
     data = bytes(range(32, 127)) * (262_144 // 95) + b"x" * (262_144 % 95)
     async with AsyncExitStack() as stack:
         stream = await attach(stack, cluster, "a", tty=True)
         await stream.resize(97, 31)
         await stream.write(b"\n" + data)
-        found = (await output(stream))[1]
+        found = b""
+        while not found.endswith(data):
+            more = (await output(stream, 1))[1]
+            assert more, f"the stream has ended after {len(found)} bytes"
+            found += more
         assert b"31 97" in found
-        assert found.endswith(data)
+        await stream.write(b"\n")
+        assert await output(stream) == {1: b"", 2: b""}
         assert stream.is_complete
 
 
 async def test_streams_keep_output_and_errors_apart(cluster: Cluster) -> None:
-    script = "read line; echo out; echo err >&2; printf '\\377\\000\\303'"
+    # It waits until all has come: a kubelet closes an attach though the end is still on its way.
+    script = "read line; echo out; echo err >&2; printf '\\377\\000\\303'; read line"
+    wanted = {1: b"out\n\xff\x00\xc3", 2: b"err\n"}
     await objects.create(cluster, "pods", pod("a", script, tty=False))
     async with AsyncExitStack() as stack:
         stream = await attach(stack, cluster, "a", tty=False)
         await stream.write(b"go\n")
-        assert await output(stream) == {1: b"out\n\xff\x00\xc3", 2: b"err\n"}
+        assert await output(stream, sum(map(len, wanted.values()))) == wanted
+        await stream.write(b"over\n")
+        assert await output(stream) == {1: b"", 2: b""}
 
 
 async def test_a_log_is_read_once_there_is_one(cluster: Cluster) -> None:
-    await objects.create(cluster, "pods", pod("a", "echo hello", tty=False))
+    # What is in a runtime's pipe at the exit may be lost there.
+    await objects.create(cluster, "pods", pod("a", "echo hello; sleep 1", tty=False))
     async with asyncio.timeout(READY_SECONDS):
         while True:
             try:

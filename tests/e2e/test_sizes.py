@@ -20,9 +20,12 @@ EXITED = {"kind": "exited", "code": 0}
 VARIABLE_BYTES = 131_072 - 2
 ALL_VARIABLES_BYTES = 1_048_576
 
+# What is in a runtime's pipe at the exit may be lost there, in the log too.
 ENVIRONMENT = """
-import os
-print({name: [len(value), len(set(value))] for name, value in os.environ.items() if name[0] == "V"})
+import os, time
+given = {name: value for name, value in os.environ.items() if name[0] == "V"}
+print({name: [len(value), len(set(value))] for name, value in given.items()}, flush=True)
+time.sleep(1)
 """
 DATA = """
 import os
