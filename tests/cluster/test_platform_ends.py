@@ -90,7 +90,8 @@ async def live_and_the_rest(client: Client, session: str) -> bytes:
     output, last = bytearray(), 0
     for _ in range(2):
         async with client.terminal(session, last) as terminal, asyncio.timeout(60):
-            assert await terminal.drain() == 1000
+            code = await terminal.drain()
+        assert code == 1000, await client.events(session)
         # No gap, and no number twice or left out.
         assert terminal.texts == [{"type": "seq", "seq": last, "app": "app", "io": "tty"}]
         assert terminal.numbers == list(range(last + 1, last + 1 + len(terminal.numbers)))
