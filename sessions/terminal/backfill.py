@@ -52,6 +52,9 @@ def join(
     within `seen`; a few bytes that stand elsewhere in the log too (a prompt) mean nothing then.
     With `is_behind` the attach was not read to its end, and the log has more. For a terminal the
     result has CRLF line ends; `is_tty` False leaves the log's own.
+
+    A log that was asked for before anything was seen may end before the attach began: it must agree
+    with what came then.
     """
     log = rest.data
     plain_log, plain_seen = without_cr(log), without_cr(seen)
@@ -75,7 +78,7 @@ def join(
     may_be_chance = not rest.is_sure or common < least or is_short or not common
     if may_be_chance and common < len(plain_log) and _begins_inside(rest, plain_log, plain_seen):
         return Front(b"", is_sure=not rest.is_sure)
-    # Where nothing of both agrees, nothing else could be meant.
+    # Where nothing of both agrees, there is no other place.
     is_only = is_only and (not common or next_overlap(plain_log, plain_seen, common) < least)
     front = log[: raw_index(log, at, with_cr=not seen.startswith(b"\r"))]
     if is_tty:
@@ -83,7 +86,8 @@ def join(
         if front and common and seen.startswith(b"\n"):
             # The CR of a line end that the log does not have, and the attach began behind.
             front += b"\r"
-    return Front(front, is_sure=is_only and common >= least)
+    is_met = bool(common or settled != 0 or not plain_seen)
+    return Front(front, is_sure=is_only and is_met and common >= least)
 
 
 def _begins_inside(rest: Front, plain_log: bytes, plain_seen: bytes) -> bool:

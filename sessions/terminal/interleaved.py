@@ -21,7 +21,8 @@ def join_channels(
     """Return the bytes to put in front of both channels' so that nothing is lost or doubled.
 
     The first `settled_out` and `settled_err` bytes had come when the log was asked for: their
-    whole lines are in it.
+    whole lines are in it. Where none had, the log may end before the attach began, and must agree
+    with what came then.
     """
     channels = (_lines(out), _lines(err))
     seen = len(channels[0]) + len(channels[1])
@@ -40,7 +41,9 @@ def join_channels(
             if len(found) > 1:
                 break
     # Where no mixture is found, the first place is taken: it doubles nothing.
-    return Front(log[: ends[found[0] if found else 0]], is_sure=len(found) == 1)
+    at = found[0] if found else 0
+    is_met = bool(at < len(lines) or settled_out or settled_err or not seen)
+    return Front(log[: ends[at]], is_sure=len(found) == 1 and is_met)
 
 
 def join_channels_behind(

@@ -212,7 +212,7 @@ class TerminalLink:
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(relay, name=f"terminal-input-{session_id}")
             filling = group.create_task(
-                self._fill(HOLE_LOG_SECONDS if is_hole else FIRST_LOG_SECONDS),
+                self._fill_front(HOLE_LOG_SECONDS if is_hole else FIRST_LOG_SECONDS),
                 name=f"terminal-log-{session_id}",
             )
             is_proved = await self._receive(stream, filling)
@@ -274,6 +274,12 @@ class TerminalLink:
             return None
         finally:
             self._reading = None
+
+    async def _fill_front(self, within_seconds: float) -> None:
+        # NB: an attach that was granted begins to bring output a moment later, and what is written
+        # meanwhile is in the log only.
+        await asyncio.sleep(SETTLE_SECONDS)
+        await self._fill(within_seconds - SETTLE_SECONDS)
 
     async def _fill(self, within_seconds: float) -> None:
         """Put in front of what is held what the log has and no attach brought."""

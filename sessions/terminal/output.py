@@ -121,7 +121,9 @@ class TerminalOutput:
             if is_trusted and not rest.is_sure:
                 rest = Front(b"", is_sure=not self._is_short_of(log, rest))
             front = self._join(rest)
-            if not (front.is_sure or is_last or self._held_bytes >= HELD_MAX_BYTES):
+            # Once all that is held was there when the log was asked for, it tells no more later.
+            is_full = self._held_bytes >= HELD_MAX_BYTES and self._settled_frames > 0
+            if not (front.is_sure or is_last or is_full):
                 return False
         self._is_releasing = True
         if not rest.is_sure:

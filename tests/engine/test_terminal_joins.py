@@ -24,6 +24,26 @@ async def test_an_adopted_container_is_refilled_from_its_log() -> None:
             assert terminal.recorder.items == [(0, b"before\r\n"), None, (0, b"live\r\n")]
 
 
+async def test_what_is_written_before_a_new_attach_brings_anything_is_read_from_the_log() -> None:
+    """A server grants an attach and joins it to the container's output a moment later."""
+    async with open_terminal(runs=True, status_says_so=True) as terminal:
+        async with running(terminal.link(target())):
+            await asyncio.sleep(1)
+            terminal.container.write(b"one\r\n")
+            await asyncio.sleep(1)
+            terminal.container.attaches[-1].end(is_orderly=False)
+            while len(terminal.container.attaches) < 2:  # noqa: ASYNC110 - its moment matters
+                await asyncio.sleep(0.01)
+            await asyncio.sleep(0.05)
+            terminal.container.write_to_log_only(b"two\r\n")
+            await asyncio.sleep(1)
+            terminal.container.write(b"three\r\n")
+            await asyncio.sleep(1)
+        broke = b"[telorunner] the terminal's connection broke and was made again\r\n"
+        assert terminal.recorder.text.replace(broke, b"") == b"one\r\ntwo\r\nthree\r\n"
+        assert terminal.recorder.gaps == 0
+
+
 async def test_an_adopted_container_whose_log_cannot_be_read_has_a_gap() -> None:
     async with open_terminal(runs=True, status_says_so=True) as terminal:
         terminal.container.log_error = ClusterUnavailable()

@@ -56,6 +56,16 @@ def test_what_came_before_the_attach_is_put_in_front_with_the_line_ends_of_a_ter
     assert join(b"one\ntwo\n", b"", is_tty=True) == b"one\r\ntwo\r\n"
 
 
+def test_a_log_that_was_asked_for_before_anything_came_must_agree_with_that() -> None:
+    def is_sure(log: bytes, seen: bytes, settled: int) -> bool:
+        return backfill.join(Front(log), seen, is_tty=True, settled=settled).is_sure
+
+    assert not is_sure(b"one\n", b"three\r\n", 0)
+    assert not is_sure(b"", b"> ", 0)
+    assert is_sure(b"one\n", b"> ", 2)
+    assert is_sure(b"one\n", b"", 0)
+
+
 def test_streams_keep_the_line_ends_of_the_log() -> None:
     assert join(b"one\ntwo\nthree\n", b"three\n", is_tty=False) == b"one\ntwo\n"
 

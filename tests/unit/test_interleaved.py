@@ -33,6 +33,16 @@ def test_the_log_keeps_its_line_ends_and_the_last_line_may_lack_its_own() -> Non
     assert join_channels(log, b"", b"", settled_out=0, settled_err=0).data == log
 
 
+def test_a_log_that_was_asked_for_before_anything_came_must_agree_with_that() -> None:
+    def is_sure(out: bytes, err: bytes, settled_err: int = 0) -> bool:
+        found = join_channels(b"one\n", out, err, settled_out=0, settled_err=settled_err)
+        return found.is_sure
+
+    assert not is_sure(b"three\n", b"four\n")
+    assert is_sure(b"> ", b"? ", settled_err=2)
+    assert is_sure(b"", b"")
+
+
 def test_channels_that_overtook_each_other_are_no_reason_to_tell_a_line_twice() -> None:
     log = b"err 1\nout 1\nerr 2\nout 2\n"
     front = join_channels(log, b"out 1\nout 2\nout 3", b"err 1\nerr 2\n", **settled(b"out 1\n"))

@@ -93,7 +93,13 @@ def run(relaying: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("it waits")
 
 
-async def relay(container: Container, windows: list[list[int]], mark: bytes) -> list[bytes]:
+async def relay(
+    container: Container, windows: list[list[int]], mark: bytes, *, is_early: bool = False
+) -> list[bytes]:
+    """Return what clients got; `is_early`: each log is first asked for where the last attach ended.
+
+    That is before the next one brings anything.
+    """
     reader, written = Reader(), container.written
     target = TerminalTarget("s", "app", "pod", "session", IoMode.TTY, mark)
     output = TerminalOutput(target, reader)
@@ -102,8 +108,11 @@ async def relay(container: Container, windows: list[list[int]], mark: bytes) -> 
         for a, b in pairwise([*range(begin, end, 7), end]):
             await output.deliver(1, written[a:b])
 
+    told = 0
     for begin, settled, log, seen, end in windows:
         output.hold()
+        if is_early:
+            settled, log = begin, told
         await bring(begin, settled)
         output.settle()
         await bring(settled, seen)
@@ -111,6 +120,7 @@ async def relay(container: Container, windows: list[list[int]], mark: bytes) -> 
             output.settle()
             assert await output.release(container.log(seen), is_last=True, is_loss=True)
         await bring(seen, end)
+        told = end
     output.hold()
     output.settle()
     await output.release(container.log(len(written), has_ended=True), is_last=True, is_loss=True)
@@ -137,6 +147,21 @@ def test_an_uncut_log_fills_every_hole_of_lines_that_all_differ(
     container = Container(text.encode(), limit_bytes=10_000)
     windows = attaches(container, moments, is_quiet=False)
     assert run(relay(container, windows, b"")) == [plain(container.written)]
+
+
+@settings(max_examples=150)
+@given(lines=LIKE_LINES, moments=MOMENTS, last=WORDS)
+def test_a_log_that_ends_before_an_attach_begins_leaves_no_hole_between_them(
+    lines: list[str], moments: list[int], last: str
+) -> None:
+    text = "".join(f"#{n}:{line}\r\n" for n, line in enumerate(lines)) + last
+    container = Container(text.encode(), limit_bytes=10_000)
+    # An attach that brings nothing at first is in no log either.
+    windows = [
+        window for window in attaches(container, moments, is_quiet=False) if window[0] < window[3]
+    ]
+    stretches = run(relay(container, windows, b"", is_early=True))
+    assert stretches == [plain(container.written)]
 
 
 @settings(max_examples=150)
