@@ -19,7 +19,7 @@ from tests.conformance.pods import (
 # one that starts thirty pods at once is late with it.
 SEEN_SECONDS = {"local": 2, "real": 5}
 # When the containers of those pods run for sure.
-DEADLINE_SECONDS = {"local": 4, "real": 25}
+DEADLINE_SECONDS = {"local": 12, "real": 25}
 MESSAGE_PATH = "/tmp/last-word"  # noqa: S108 - in a container
 _MESSAGE = {
     "terminationMessagePath": MESSAGE_PATH,
