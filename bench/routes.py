@@ -1,0 +1,144 @@
+"""What public hosts cost: watches, and the time until clients are told that a host works.
+
+Whole sessions, published once they run. From the moment that a route is there the product and a
+bare client wait for the same: what its controller says of it, and with probes how the host answers.
+What clients of the product are told later than the bare client sees it is the product's own.
+"""
+
+import os
+import re
+import secrets
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench.child import started
+from bench.figures import NO_TARGET, Figure, at_most, quantile
+from bench.processes import QUIET
+from bench.published import LAYERS, PORTS, Case, Entrance, Layer, Times, open_product
+from bench.scale import Scale
+from bench.starts import is_real_cluster_named
+from telorunner.localcluster.networkdefaults import LOCAL_CLASS
+from tests.clusters import local_cluster, real_cluster
+from tests.e2e.entrances import CLASS
+from tests.realcluster import kubectl
+
+# Behind a Gateway, and on a real cluster, where the quota of the namespace lets in no more with
+# those that are started alone.
+FEW_SESSIONS, REAL_SESSIONS = 40, 20
+# So many sessions are started at once.
+AT_ONCE, REAL_AT_ONCE = 20, 4
+INGRESS_AT = re.compile(r"Its ingress is at (http://[0-9.]+:[0-9]+)")
+# The API server's own count of open watches in one namespace, whoever asked for them.
+# Source: https://kubernetes.io/docs/reference/instrumentation/metrics/
+OPEN_WATCHES = (
+    r'^apiserver_longrunning_requests{{.*resource="{}",scope="namespace",.*verb="WATCH".*}} (\d+)'
+)
+CASES = [(layer, is_probing) for layer in LAYERS for is_probing in (False, True)]
+
+
+def measure_local(scale: Scale) -> list[Figure]:
+    """Count watches on a fake API, and time hosts on the local cluster and its ingress."""
+    figures = [figure for layer in LAYERS for figure in _count_watches(layer, scale.published)]
+    for layer, is_probing in CASES:
+        with (
+            tempfile.TemporaryDirectory(prefix="telorunner-bench-") as folder,
+            local_cluster(Path(folder), RUNNER_LOCAL_GATEWAY_API="true") as cluster,
+        ):
+            assert cluster.process is not None  # noqa: S101 - a local one is a process
+            entrance = Entrance(LOCAL_CLASS, cluster.process.wait_for(INGRESS_AT)[1], 80)
+            case = Case(cluster, entrance, layer, is_probing)
+            sessions = scale.published if layer is LAYERS[0] else min(FEW_SESSIONS, scale.published)
+            figures += _measure(case, sessions, AT_ONCE, scale.rounds)
+    return figures
+
+
+def measure_real(scale: Scale) -> list[Figure]:
+    """Time hosts on the cluster that KUBECONFIG names; nothing without one and its controller."""
+    at = os.environ.get("TELORUNNER_TEST_INGRESS")
+    if not is_real_cluster_named() or not at:
+        return []
+    entrance = Entrance(CLASS, f"http://{at}", int(at.rpartition(":")[2]))
+    figures = []
+    for layer, is_probing in CASES:
+        with (
+            tempfile.TemporaryDirectory(prefix="telorunner-bench-") as folder,
+            real_cluster(Path(folder), f"bench-{secrets.token_hex(3)}") as cluster,
+        ):
+            if is_probing and cluster.fetching is None:
+                continue
+            case = Case(cluster, entrance, layer, is_probing)
+            sessions = min(REAL_SESSIONS, scale.published)
+            figures += _measure(case, sessions, REAL_AT_ONCE, 2 * scale.rounds)
+    return figures
+
+
+def _count_watches(layer: Layer, sessions: int) -> list[Figure]:
+    # The Gateway is where the fake's statuses say that it is.
+    routing = {"SESSION_ROUTING_BASE_DOMAIN": "apps.test", "SESSION_GATEWAY_NAMESPACE": "edge"}
+    variables = {**QUIET, **routing, **layer.variables, "LOG_LEVEL": "error"}
+    with (
+        tempfile.TemporaryDirectory(prefix="telorunner-bench-") as folder,
+        started("bench.crowd", **variables, RUNNER_DATA_DIR=folder) as crowd,
+    ):
+        crowd.ask("start", count=1, ports=PORTS)
+        few = crowd.ask("watches")
+        crowd.ask("start", count=sessions - 1, ports=PORTS)
+        many = crowd.ask("watches")
+    counts = f"{few['list']} and {many['list']} lists"
+    published = f"published by {layer.name}"
+    return [
+        Figure(f"watches at 1 session {published}", few["watch"], at_most(4), counts),
+        Figure(
+            f"watches at {sessions} sessions {published}",
+            many["watch"],
+            at_most(few["watch"]),
+            f"{counts}; {len(PORTS)} ports each",
+        ),
+    ]
+
+
+def _measure(case: Case, sessions: int, at_once: int, alone: int) -> list[Figure]:
+    crowded, single = Times(), Times()
+    with open_product(case) as product:
+        # The first pays for what is looked up once.
+        product.publish(1, Times())
+        few = _open_watches(case)
+        while len(product.ids) < sessions:
+            product.publish(min(at_once, sessions - len(product.ids)), crowded)
+        for _ in range(alone):
+            product.publish(1, single)
+        many = _open_watches(case)
+        if case.cluster.process is None:
+            # A local cluster ends with its pods, and these would be there for what comes next.
+            product.stop()
+    figures = [_figure(f"{at_once} at once", case, crowded), _figure("1 at once", case, single)]
+    if few is not None and many is not None:
+        name = f"watches of routes at {sessions + alone} sessions beyond those at 1, {case.name}"
+        told = "by the API server's own count"
+        figures.append(Figure(name, many - few, at_most(0), told))
+    return figures
+
+
+def _figure(how: str, case: Case, times: Times) -> Figure:
+    work = "the host's own answer" if case.is_probing else "the controller's status"
+    return Figure(
+        f"route made to `programmed` / to {work}, {how}, {case.name}",
+        quantile(times.product, 0.5) / quantile(times.bare, 0.5),
+        NO_TARGET,
+        f"p50 / p95 / longest of {len(times.product)}: {_shown(times.product)} against "
+        f"{_shown(times.bare)}",
+    )
+
+
+def _open_watches(case: Case) -> int | None:
+    """Return how many watches of namespaces' routes are open; None: the cluster does not tell."""
+    if case.cluster.kind != "real":
+        return None
+    pattern = re.compile(OPEN_WATCHES.format(case.layer.resource), re.MULTILINE)
+    return sum(int(one) for one in pattern.findall(kubectl("get", "--raw", "/metrics")))
+
+
+def _shown(seconds: Sequence[float]) -> str:
+    shown = (quantile(seconds, 0.5), quantile(seconds, 0.95), max(seconds))
+    return " / ".join(f"{one * 1000:.0f}" for one in shown) + " ms"
