@@ -9,7 +9,7 @@ import os
 import secrets
 import time
 from collections.abc import Iterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
@@ -19,6 +19,7 @@ from routing.gateway import GatewayTarget
 from routing.ingress import IngressTarget
 from routing.status import Standing, verdict
 from telorunner.conf import ClusterKind
+from telorunner.errors import ClusterUnavailable
 from telorunner.kube.client import Call, Cluster, ClusterSettings, open_cluster
 from telorunner.kube.objects import GATEWAY_GROUP, list_with_version, managed_selector
 from telorunner.kube.watch import watch
@@ -65,11 +66,13 @@ class Watcher:
             watching = watch(
                 self._cluster, self._resource, selector=self._selector, version=version
             )
+            # A busy server may end a watch too late: then it is only begun again, as at each end.
             async with aclosing(watching) as events:
-                async for event in events:
-                    version = event.object["metadata"]["resourceVersion"]
-                    if event.type in ("ADDED", "MODIFIED"):
-                        self._note(event.object, asking)
+                with suppress(ClusterUnavailable):
+                    async for event in events:
+                        version = event.object["metadata"]["resourceVersion"]
+                        if event.type in ("ADDED", "MODIFIED"):
+                            self._note(event.object, asking)
 
     async def make_gateway(self, gateway_class: str, port: int) -> None:
         """Make the Gateway that HTTPRoutes go to."""

@@ -1,9 +1,10 @@
 """Judges one public host by what is known of it: its route's status, and how it answers; pure.
 
 A status says what a controller believes, a probe what really happens. A rejection holds whatever a
-probe says, since a probe asks another backend than visitors do. Otherwise a passing probe is proof,
-also where no controller ever writes a status, and a failing one is believed once it has failed for
-a while. Without probes the status alone decides.
+probe says, since a probe asks another backend than visitors do; one for a missing backend has to
+hold for a while. Otherwise a passing probe is proof, also where no controller ever writes a status,
+and a failing one is believed once it has failed for a while. Without probes the status alone
+decides.
 """
 
 import math
@@ -103,7 +104,7 @@ class Judge:
 
     def _judge(self, now: float, unreadable: str, *, is_probing: bool) -> Judgement:
         if self._verdict.state is Standing.REJECTED:
-            return Judgement(RouteState.UNPROGRAMMED, self._verdict.reason)
+            return self._judge_rejected(now)
         if is_probing and self._is_probed:
             if self._failure is None:
                 return Judgement(RouteState.PROGRAMMED)
@@ -115,6 +116,13 @@ class Judge:
             # Nobody says anything of it any more, which is no reason to take it back.
             return self._kept()
         return self._judge_unclaimed(now, unreadable)
+
+    def _judge_rejected(self, now: float) -> Judgement:
+        """Judge a route that its controller does not take, or cannot serve."""
+        until = self._verdict_at + GRACE_SECONDS
+        if self._verdict.may_pass and now < until:
+            return self._kept(until)
+        return Judgement(RouteState.UNPROGRAMMED, self._verdict.reason)
 
     def _judge_failing(self, now: float, failure: ProbeFailure) -> Judgement:
         """Judge a host that should work and does not."""
@@ -132,7 +140,7 @@ class Judge:
         # That it can be read again is no news of the route.
         again_at = now + GRACE_SECONDS if unreadable else math.inf
         if self._failure is not None:
-            reason = f"{reason} Asked itself, the host does not work: {self._failure}"
+            reason = f"{reason} Asked directly, the host does not work: {self._failure}"
         return Judgement(RouteState.UNPROGRAMMED, reason, again_at)
 
     def _kept(self, again_at: float = math.inf) -> Judgement:

@@ -63,7 +63,11 @@ class Lookups:
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(end, found)
 
-        threading.Thread(target=work, name=f"look-up of {question[0]}", daemon=True).start()
+        try:
+            threading.Thread(target=work, name=f"look-up of {question[0]}", daemon=True).start()
+        except RuntimeError as exc:
+            # There can be no more threads.
+            end(OSError(str(exc)))
 
 
 def _look_up(name: str, port: int) -> _Answer:

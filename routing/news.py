@@ -16,8 +16,8 @@ class RouteState(StrEnum):
 class RouteNews:
     """A host is in this state from now on; `reason` says why, where it is not as it should be.
 
-    `lost` is the uid of the object that routed it, where somebody has deleted that: only a new
-    publish brings it back. Each loss has its own, so that none is taken for one told before.
+    `lost` is the uid of its route or of its Service, where somebody has deleted that: only
+    a new publish brings it back. Each loss has its own, so that none is taken for one told before.
     """
 
     host: str

@@ -38,7 +38,7 @@ async def discover(cluster: Cluster, settings: RoutingSettings) -> Offered:
             ingress_failure = exc
     if settings.mode in ("auto", "gateway"):
         try:
-            versions = await _ask(lambda: _gateway_versions(cluster))
+            versions = await _ask(lambda: gateway_versions(cluster))
         except ClusterError as exc:
             gateway_failure = exc
     return Offered(classes, ingress_failure, versions, gateway_failure)
@@ -67,11 +67,14 @@ def _is_default(ingress_class: dict[str, Any]) -> bool:
     return bool(annotations.get(DEFAULT_CLASS_ANNOTATION) == "true")
 
 
-async def _gateway_versions(cluster: Cluster) -> tuple[str, ...]:
+async def gateway_versions(cluster: Cluster) -> tuple[str, ...]:
     """Return the versions under which HTTPRoutes are served, the better one first.
 
     That a group has a version says little: in some releases v1 has no HTTPRoute, or a cluster has
     only some of the definitions.
+
+    Raises:
+        ClusterError: The API refused or did not answer.
     """
     # NB: the list of groups first. Below a group that it does not serve, an API server answers with
     # a page, as a proxy does that has lost its way to it: that is no absence.

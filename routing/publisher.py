@@ -11,6 +11,7 @@ from weakref import WeakValueDictionary
 
 from routing.gateway import GatewayTarget, build_httproute
 from routing.ingress import IngressTarget, build_ingress
+from routing.offered import gateway_versions
 from routing.routes import ProbeBackend, SessionRoutes, object_name, route_name
 from routing.service import build_service
 from telorunner.aio import Backoff
@@ -33,9 +34,14 @@ Object = dict[str, Any]
 ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 0.05
 
-# What the API server has given a Service and does not let go, or would give anew.
+# What the API server has given an object of a kind at its creation: it does not let go of it, would
+# give it anew, or would not give it again to one that is replaced.
 # Source: https://kubernetes.io/docs/reference/kubernetes-api/service-resources/service-v1/
-_KEPT_OF_SERVICE = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
+# Source: https://kubernetes.io/docs/concepts/services-networking/ingress/#default-ingress-class
+_KEPT_OF_SPEC = {
+    "services": ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"),
+    "ingresses": ("ingressClassName",),
+}
 
 
 class Publisher:
@@ -120,13 +126,16 @@ async def withdraw_left(cluster: Cluster, session_id: str) -> None:
     Raises:
         ClusterError: The API refused or did not answer; something may be left.
     """
-    failure: ClusterError | None = None
+    resources, failure = ["ingresses", "services"], None
+    # The start has not asked, since nothing is to be published.
     try:
-        await _delete(cluster, "httproutes", session_id)
+        versions = await gateway_versions(cluster)
     except ClusterError as exc:
-        # So answers a cluster that does not serve the Gateway API.
-        failure = exc if exc.status != 404 else None
-    await _delete_kinds(cluster, session_id, ("ingresses", "services"))
+        versions, failure = (), exc
+    if versions:
+        cluster.gateway_version = versions[0]
+        resources.insert(0, "httproutes")
+    await _delete_kinds(cluster, session_id, resources)
     if failure is not None:
         raise failure
 
@@ -201,12 +210,29 @@ def _is_same_owner(found: Object, wanted: Object) -> bool:
 
 
 def _carry_over(resource: str, found: Object, wanted: Object) -> Object:
-    """Return what to put in the place of an object: wanted, with what it must keep."""
-    version = found["metadata"]["resourceVersion"]
-    replacement = {**wanted, "metadata": {**wanted["metadata"], "resourceVersion": version}}
-    if resource == "services":
-        # NB: not the node ports. The API refuses them in a Service of type ClusterIP, which these
-        # are; one that somebody has made another type becomes what it was.
-        kept = {field: found["spec"][field] for field in _KEPT_OF_SERVICE if field in found["spec"]}
-        replacement["spec"] = {**wanted["spec"], **kept}
-    return replacement
+    """Return what to put in the place of an object: wanted, with what others have added to it."""
+    # NB: of a Service not the node ports. The API refuses them where the type is ClusterIP, which
+    # ours are; one that somebody has made another type becomes what it was.
+    given = {
+        field: found["spec"][field]
+        for field in _KEPT_OF_SPEC.get(resource, ())
+        if field in found["spec"]
+    }
+    return {**wanted, "metadata": _carry_metadata(found, wanted), "spec": given | wanted["spec"]}
+
+
+def _carry_metadata(found: Object, wanted: Object) -> Object:
+    """Return the metadata of what is put in the place of an object.
+
+    An ingress controller or a cloud keeps account of what it has set up outside the cluster in
+    labels, annotations and finalizers of its own: without them that would be left for ever when the
+    object goes. The owner is ours alone: with another one besides, it would outlive its pod.
+    """
+    theirs, ours = found["metadata"], wanted["metadata"]
+    metadata = {**ours, "resourceVersion": theirs["resourceVersion"]}
+    for field in ("labels", "annotations"):
+        if together := {**(theirs.get(field) or {}), **(ours.get(field) or {})}:
+            metadata[field] = together
+    if theirs.get("finalizers"):
+        metadata["finalizers"] = theirs["finalizers"]
+    return metadata

@@ -2,7 +2,7 @@
 
 The one face of this package at run time. `open_router()` makes a router of a decision;
 `inactive_router()` one that publishes nothing and costs nothing. `Router.run()` owns what works for
-all sessions: one informer, and the runner's end of the probes.
+all sessions: two informers, and the runner's end of the probes.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from routing.probebackend import ListenPort, ProbeEndpoints
 from routing.probeservice import SERVICE_PORT, service_name
 from routing.publisher import Publisher, withdraw_left
 from routing.reserved import Answer, answer_reserved
-from routing.routes import Layer, ProbeBackend, ProbePath, SessionRoutes, hostname
+from routing.routes import Layer, ProbeBackend, ProbePath, SessionRoutes, hostname, object_name
 from routing.watching import Probing, PublicHost, RouteWatch
 from telorunner import aio
 from telorunner.kube.client import Cluster
@@ -112,13 +112,14 @@ class Router:
         for port, host in hosts.items():
             yield RouteNews(host, port, RouteState.PENDING)
         board = _Board(hosts)
-        route_of, watch = self._publishing.publisher.route_of, self._publishing.watch
-        tasks = [
-            aio.start(
-                watch.verify(PublicHost(host, port, route_of(routes.session_id, port)), board.post),
-                name=f"route-{host}",
-            )
+        watch, session_id = self._publishing.watch, routes.session_id
+        route_of, service = self._publishing.publisher.route_of, object_name(session_id)
+        followed = [
+            PublicHost(host, port, route_of(session_id, port), service)
             for port, host in hosts.items()
+        ]
+        tasks = [
+            aio.start(watch.verify(one, board.post), name=f"route-{one.host}") for one in followed
         ]
         try:
             for task in tasks:
@@ -210,7 +211,6 @@ async def open_router(
     if decision.layer is Layer.NONE:
         yield Router(decision, None)
         return
-    target = _target(settings, decision)
     if decision.gateway_version:
         cluster.gateway_version = decision.gateway_version
     path = ProbePath(secret)
@@ -219,10 +219,20 @@ async def open_router(
         backend = ProbeBackend(service_name(cluster.managed_by), SERVICE_PORT, path)
         endpoints = ProbeEndpoints(cluster, listen_port=listen_port, self_url=self_url)
         probing = Probing(Prober(path, settings.probe_address), endpoints)
+    target = _target(settings, decision)
     publisher = Publisher(cluster, target, backend)
-    informer = Informer(cluster, publisher.resource, managed_selector(cluster.managed_by))
-    watch = RouteWatch(informer, target, settings.ready_timeout_seconds, probing)
+    watch = RouteWatch(
+        _informer(cluster, publisher.resource),
+        _informer(cluster, "services"),
+        target,
+        settings.ready_timeout_seconds,
+        probing,
+    )
     yield Router(decision, Publishing(settings.base_domain, publisher, watch, path, probing))
+
+
+def _informer(cluster: Cluster, resource: str) -> Informer:
+    return Informer(cluster, resource, managed_selector(cluster.managed_by))
 
 
 def _target(settings: RoutingSettings, decision: Decision) -> IngressTarget | GatewayTarget:

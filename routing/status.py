@@ -17,6 +17,8 @@ from telorunner.kube.errors import cut
 
 # Both must hold: a listener took the route, and what it points to was found.
 CONDITIONS = ("Accepted", "ResolvedRefs")
+# Some controllers say so until the addresses of a Service are there, which others write.
+_NOT_FOUND = "BackendNotFound"
 
 
 class Standing(StrEnum):
@@ -29,10 +31,14 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Where a route stands; a rejected one with the controller's words, `reason: message`."""
+    """Where a route stands; a rejected one with the controller's words, `reason: message`.
+
+    One that `may_pass` only says that what the route leads to is not there, or not yet.
+    """
 
     state: Standing
     reason: str = ""
+    may_pass: bool = False
 
 
 _PENDING = Verdict(Standing.PENDING)
@@ -97,7 +103,8 @@ def _parent(conditions: Iterable[Mapping[str, Any]], manifest: Mapping[str, Any]
     found = [current[name] for name in CONDITIONS if name in current]
     for condition in found:
         if condition.get("status") == "False":
-            return Verdict(Standing.REJECTED, _words(condition))
+            is_missing = condition.get("reason") == _NOT_FOUND
+            return Verdict(Standing.REJECTED, _words(condition), may_pass=is_missing)
     is_good = all(condition.get("status") == "True" for condition in found)
     return _PROGRAMMED if is_good and len(found) == len(CONDITIONS) else _PENDING
 

@@ -1,6 +1,6 @@
-"""Follows public hosts: one informer for the routes of all sessions, and a judge for each host.
+"""Follows public hosts: an informer each for all routes and Services, and a judge for each host.
 
-`RouteWatch.run()` lives until cancelled and owns the informer's work; `verify()` belongs to whoever
+`RouteWatch.run()` lives until cancelled and owns the informers' work; `verify()` belongs to whoever
 asks about a host. Nothing polls the API for a single session.
 """
 
@@ -42,40 +42,49 @@ class Probing:
 
 @dataclass(frozen=True)
 class PublicHost:
-    """A host, the port behind it, and the name of the object that routes it."""
+    """A host, the port behind it, and the names of its route and of the Service behind that."""
 
     host: str
     port: int
     route: str
+    service: str
 
 
 class RouteWatch:
-    """Knows the routes of all sessions."""
+    """Knows the routes of all sessions, and whether their Services are there."""
 
     def __init__(
         self,
-        informer: Informer,
+        routes: Informer,
+        services: Informer,
         target: IngressTarget | GatewayTarget,
         ready_seconds: float,
         probing: Probing | None,
     ) -> None:
-        self.informer = informer
+        self.routes = routes
+        self.services = services
         self.target = target
         self.ready_seconds = ready_seconds
         self.probing = probing
 
     async def run(self) -> None:
-        """Watch the routes until cancelled."""
-        await self.informer.run()
+        """Watch the routes and the Services until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.routes.run(), name="route-watch-routes")
+            group.create_task(self.services.run(), name="route-watch-services")
 
     async def verify(self, host: PublicHost, tell: Tell) -> None:
         """Tell how a host stands, `pending` first and then whatever changes, until cancelled."""
-        with self.informer.subscribe(host.route) as route:
-            verification = _Verification(self, host, route, tell)
+        with (
+            self.routes.subscribe(host.route) as route,
+            self.services.subscribe(host.service) as service,
+        ):
+            verification = _Verification(self, host, route, service, tell)
             try:
                 async with asyncio.TaskGroup() as group:
                     name = f"route-{host.host}"
-                    group.create_task(verification.follow_status(), name=f"{name}-status")
+                    for what, watched in {"status": route, "service": service}.items():
+                        group.create_task(verification.follow(watched), name=f"{name}-{what}")
                     if self.probing is not None:
                         probes = verification.follow_answers(self.probing)
                         group.create_task(probes, name=f"{name}-probe")
@@ -104,10 +113,10 @@ class RouteWatch:
 
     def unreadable(self, route: Subscription) -> str:
         """Return why the status of a route cannot be read just now; empty if it can."""
-        if route.is_listed and (self.informer.failure is None or self.informer.is_fresh):
+        if route.is_listed and (self.routes.failure is None or self.routes.is_fresh):
             return ""
         kind = "HTTPRoutes" if isinstance(self.target, GatewayTarget) else "Ingresses"
-        failure = self.informer.failure or ClusterUnavailable()
+        failure = self.routes.failure or ClusterUnavailable()
         return describe(failure, f"Could not read the status of {kind}")
 
 
@@ -115,15 +124,21 @@ class _Verification:
     """One host: its judge, and what is learned for it."""
 
     def __init__(
-        self, watch: RouteWatch, host: PublicHost, route: Subscription, tell: Tell
+        self,
+        watch: RouteWatch,
+        host: PublicHost,
+        route: Subscription,
+        service: Subscription,
+        tell: Tell,
     ) -> None:
         self._watch = watch
         self._host = host
         self._route = route
+        self._service = service
         self._tell = tell
         self._loop = asyncio.get_running_loop()
         self._judge = self._begin()
-        # The uid of the route where somebody has deleted it.
+        # The uid of the route, or else of the Service, that somebody has deleted.
         self._lost = ""
         self._timer: asyncio.TimerHandle | None = None
         # Set when a host may work from now on.
@@ -134,21 +149,12 @@ class _Verification:
         if self._timer is not None:
             self._timer.cancel()
 
-    async def follow_status(self) -> None:
-        """Judge by what the route's controller says, whenever that changes."""
+    async def follow(self, watched: Subscription) -> None:
+        """Judge by what the cluster says of the route or of the Service, when that changes."""
         self._conclude()
         while True:
-            await self._route.changed()
-            self._take_loss()
-            was_claimed = self._judge.is_claimed
-            read, probing = self._read(), self._watch.probing
-            self._judge.take_verdict(self._loop.time(), read)
-            if read.state is Standing.REJECTED and probing is not None:
-                # It may be the probes' own Service that is not there.
-                probing.endpoints.doubt()
-            if self._judge.is_claimed and not was_claimed:
-                self._stirred.set()
-            self._conclude()
+            await watched.changed()
+            self._take_change()
 
     async def follow_answers(self, probing: Probing) -> None:
         """Judge by how the host answers, asked at once when its controller says that it works."""
@@ -190,21 +196,36 @@ class _Verification:
             self._loop.time(), ready_seconds=watch.ready_seconds, unclaimed=watch.unclaimed()
         )
 
+    def _take_change(self) -> None:
+        self._take_loss()
+        was_claimed = self._judge.is_claimed
+        read, probing = self._read(), self._watch.probing
+        self._judge.take_verdict(self._loop.time(), read)
+        if read.state is Standing.REJECTED and probing is not None:
+            # It may be the probes' own Service that is not there.
+            probing.endpoints.doubt()
+        if self._judge.is_claimed and not was_claimed:
+            self._stirred.set()
+        self._conclude()
+
     def _take_loss(self) -> None:
-        """Note whether the route is gone; what was known of a lost one says nothing of the next."""
-        route = self._route
-        is_gone = route.object is None and route.last is not None
-        if self._lost and not is_gone:
+        """Note what is gone; what was known before says nothing of what is made in its place."""
+        lost = _lost(self._route) or _lost(self._service)
+        if self._lost and not lost:
             self._judge = self._begin()
             self._stirred.set()
-        self._lost = str(route.last["metadata"]["uid"]) if is_gone and route.last else ""
+        self._lost = lost
 
     def _read(self) -> Verdict:
-        if self._route.object is not None:
-            return verdict(self._route.object, self._watch.target)
-        if self._route.last is not None:
+        if _lost(self._route):
             return Verdict(Standing.REJECTED, "The route has been deleted in the cluster.")
-        return Verdict(Standing.PENDING)
+        if _lost(self._service):
+            # Of an Ingress no controller would ever say so.
+            words = "The Service behind the route has been deleted in the cluster."
+            return Verdict(Standing.REJECTED, words)
+        if self._route.object is None:
+            return Verdict(Standing.PENDING)
+        return verdict(self._route.object, self._watch.target)
 
     def _conclude(self) -> None:
         """Tell what follows of all that is known, and come back when time alone changes it."""
@@ -220,3 +241,10 @@ class _Verification:
         self._tell(RouteNews(host.host, host.port, state, reason, self._lost))
         if judgement.again_at < math.inf:
             self._timer = self._loop.call_at(judgement.again_at, self._conclude)
+
+
+def _lost(watched: Subscription) -> str:
+    """Return the uid of an object that is gone; empty where it is there, or not seen yet."""
+    if watched.object is not None or watched.last is None:
+        return ""
+    return str(watched.last["metadata"]["uid"])

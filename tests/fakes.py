@@ -194,7 +194,10 @@ class FakeApi:
         if version not in (None, thing["metadata"]["resourceVersion"]):
             return status_answer(409, "Conflict")
         name, labels = metadata.pop("name"), metadata.pop("labels", {})
-        rest = {key: value for key, value in seen.body.items() if key != "metadata"}
+        rest = {key: value for key, value in seen.body.items() if key not in ("metadata", "status")}
+        if "status" in thing:
+            # Only a request for the status itself changes that.
+            rest["status"] = thing["status"]
         changed = self.put(name, seen.resource, labels=labels, metadata=metadata, **rest)
         return web.json_response(changed)
 

@@ -13,7 +13,9 @@ Event = dict[str, Any]
 
 # Answers each request with port, host and path, and echoes what comes over a WebSocket.
 SERVES = """
-import base64, hashlib, os, socketserver, threading
+import base64, hashlib, os, signal, socketserver, threading
+# The first process of a container has no default way to end: a stop would take its whole grace.
+signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
 # The local cluster gives each pod an address of this machine; a real one gives it a network.
 ADDRESS = os.environ.get("TELO_STANDIN_BIND", "0.0.0.0")
 MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -96,6 +98,16 @@ def is_reachable(port: int = 8080) -> Callable[[Event], bool]:
     """Return a test for a port that takes connections from the runner."""
     wanted = ("reachability", port, "reachable")
     return lambda event: (event["type"], event.get("port"), event.get("state")) == wanted
+
+
+async def reason(client: Client, session: str) -> str:
+    """Wait until a session's first host is told as one that does not work; return why."""
+    return str((await until(client, session, is_route("unprogrammed")))[-1]["reason"])
+
+
+async def works(client: Client, session: str, port: int = 8080, *, times: int = 1) -> None:
+    """Wait until a host is told, for the nth time, as one that works."""
+    await until(client, session, is_route("programmed", port, times=times))
 
 
 async def stop(client: Client, session: str) -> None:

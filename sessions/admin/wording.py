@@ -32,7 +32,7 @@ UNKNOWN_ROUTE = "not published yet"
 _ROUTE_STATES = {
     RouteState.PENDING: "not known yet whether it works",
     RouteState.PROGRAMMED: "works",
-    RouteState.UNPROGRAMMED: "does not work, or nobody says so",
+    RouteState.UNPROGRAMMED: "does not work, or nobody can tell",
 }
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))

@@ -96,7 +96,7 @@ EVENTS: dict[str, Schema] = {
                 "enum": [str(state) for state in RouteState],
                 "description": (
                     "`pending`: it is not known yet whether the host leads to the application; "
-                    "`programmed`: it does; `unprogrammed`: it does not, or nobody says so."
+                    "`programmed`: it does; `unprogrammed`: it does not, or nobody can tell."
                 ),
             },
             "reason": {

@@ -125,7 +125,7 @@ class Routing:
                 # Somebody else was faster.
                 continue
             logger.warning(
-                "Somebody has deleted a route of the session; it is published again.",
+                "Somebody has deleted a route of the session or its Service; they are made again.",
                 extra=self._session.log_extra,
             )
             if not await self._publish(routes):

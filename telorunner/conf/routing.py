@@ -12,8 +12,7 @@ from telorunner.conf.types import Flag, Integer, Namespace, ObjectName
 from telorunner.values.dns import is_dns_label
 from telorunner.values.publichost import MAX_PORT, base_domain_problem, ends_in_number
 
-HTTPS_PORT = 443
-
+_HTTPS_PORT = 443
 _RESOLVE = "resolve"
 _ADDRESS = re.compile(
     r"(?:(?P<scheme>https?)://)?(?P<host>[A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})",
@@ -31,11 +30,6 @@ class ProbeAddress:
     scheme: Literal["http", "https"]
     host: str
     port: int
-
-    @property
-    def is_resolved(self) -> bool:
-        """Whether each public host is looked up in DNS."""
-        return not self.host
 
 
 def _base_domain(value: str) -> str:
@@ -56,7 +50,7 @@ def _probe_address(value: object) -> object:
     if not isinstance(value, str):
         return value
     if value == _RESOLVE:
-        return ProbeAddress("https", "", HTTPS_PORT)
+        return ProbeAddress("https", "", _HTTPS_PORT)
     match = _ADDRESS.fullmatch(value)
     if match is None or not (_is_host(match["host"]) and 1 <= int(match["port"]) <= MAX_PORT):
         raise ValueError(

@@ -370,14 +370,17 @@ async def test_the_end_of_a_session_is_no_news_of_its_routes(
     await gate.until_no_routes()
 
 
-async def test_a_route_that_somebody_deletes_is_published_again(gate: Gate, client: Client) -> None:
+@pytest.mark.parametrize("is_whole", [True, False], ids=["all", "service"])
+async def test_what_somebody_deletes_is_published_again(
+    gate: Gate, client: Client, *, is_whole: bool
+) -> None:
     session = await create(client, 8080)
     host = f"8080-{session}.{BASE_DOMAIN}"
     await until(client, session, is_route("programmed"))
     await until(client, session, is_reachable)
     async with gate.cluster.opened() as api:
         selector = f"{objects.managed_selector(gate.managed_by)},telo.run/session-id={session}"
-        for kind in (gate.routes, "services"):
+        for kind in (gate.routes, "services") if is_whole else ("services",):
             for one in await objects.list_objects(api, kind, selector=selector):
                 await objects.delete_if_exists(api, kind, one["metadata"]["name"])
     later = iter((False, True))

@@ -18,6 +18,15 @@ from tests.serving import Platform
 Serving = Callable[..., AbstractAsyncContextManager["Served"]]
 
 
+def apart(folder: Path, name: str) -> dict[str, str]:
+    """Return the variables of a runner beside another one in the same namespace."""
+    return {
+        "RUNNER_MANAGED_BY": name,
+        "RUNNER_DATA_DIR": str(folder / name),
+        "DATABASE_URL": f"sqlite:///{folder}/{name}.sqlite3",
+    }
+
+
 class Served(Client):
     """A client of a platform of its own, which knows what that has printed."""
 

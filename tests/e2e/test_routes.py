@@ -15,7 +15,7 @@ from telorunner.kube.client import ClusterSettings, open_cluster
 from telorunner.kube.objects import SESSION_ID_LABEL
 from tests import routed
 from tests.clusters import MANAGED_BY, ClusterUnderTest
-from tests.e2e.conftest import Served, Serving
+from tests.e2e.conftest import Served, Serving, apart
 from tests.e2e.entrances import BOTH, CLASS, PLAIN, SECRET, Entrance
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -38,7 +38,7 @@ async def test_each_port_has_a_host_of_its_own_until_the_session_is_stopped(
         session = await routed.create(client, 8080, 9090, udp=(5353,))
         hosts = {port: entrance.host(session, port) for port in (8080, 9090)}
         for port, host in hosts.items():
-            await routed.until(client, session, routed.is_route("programmed", port))
+            await routed.works(client, session, port)
             await routed.until(client, session, routed.is_reachable(port))
             assert await entrance.until(host, 200, has_tls=has_tls) == f"{port} {host} /"
             answer = await entrance.get(host, "/a/path?b=c", has_tls=has_tls)
@@ -85,7 +85,7 @@ async def test_another_set_of_ports_takes_the_place_of_the_published_one_and_bac
     variables = {**entrance.runner(), **WAYS[f"{layer}-http"]}
     async with serve(**variables) as client:
         session = await routed.create(client, 8080, 9090)
-        await routed.until(client, session, routed.is_route("programmed", 9090))
+        await routed.works(client, session, 9090)
         host = entrance.host(session, 9090)
         await entrance.until(host, 200)
     # Visitors do not notice that the runner is away.
@@ -100,7 +100,7 @@ async def test_another_set_of_ports_takes_the_place_of_the_published_one_and_bac
     assert (await entrance.get(host)).status_code == 200
     # The next runner publishes what the session declares.
     async with serve(**variables) as client:
-        await routed.until(client, session, routed.is_route("programmed"))
+        await routed.works(client, session)
         again = await service(entrance, session)
         assert again["metadata"]["uid"] == before["metadata"]["uid"]
         assert ports_of(again) == ports_of(before)
@@ -144,15 +144,10 @@ async def test_two_releases_in_one_namespace_leave_each_other_alone(
     serve: Serving, entrance: Entrance, prepared: ClusterUnderTest, tmp_path: Path
 ) -> None:
     variables = {**entrance.runner(), **WAYS["gateway-http"]}
-    second = {
-        "RUNNER_MANAGED_BY": "second",
-        "RUNNER_DATA_DIR": str(tmp_path / "second"),
-        "DATABASE_URL": f"sqlite:///{tmp_path}/second.sqlite3",
-    }
     async with serve(**variables) as client:
         session = await serving(client, entrance)
         # At its start a runner takes away what is its own and nobody's.
-        async with serve(**variables, **second) as other:
+        async with serve(**variables, **apart(tmp_path, "second")) as other:
             others = await serving(other, entrance)
             for kind, own in (("httproutes", 1), ("services", 2)):
                 for runner in (MANAGED_BY, "second"):
@@ -170,6 +165,6 @@ async def test_two_releases_in_one_namespace_leave_each_other_alone(
 async def serving(client: Served, entrance: Entrance) -> str:
     """Have a session that answers under its public host."""
     session = await routed.create(client, 8080)
-    await routed.until(client, session, routed.is_route("programmed"))
+    await routed.works(client, session)
     await entrance.until(entrance.host(session), 200)
     return session

@@ -9,7 +9,6 @@ from typing import Any
 
 from routing.layer import Decision, RoutingSettings
 from routing.router import Router, open_router
-from routing.routes import Layer
 from sessions.log.memory import MemoryLog
 from sessions.spec import App, Port
 from sessions.states import StatusKind
@@ -21,24 +20,19 @@ from telorunner.kube.client import Cluster
 from telorunner.kube.informer import Subscription
 from tests import fakes
 from tests.builders import make_owned_session, make_runtime, make_spec
-from tests.engine.test_router import report
+from tests.engine.gateways import BASE_DOMAIN, SESSION_ID
+from tests.engine.test_router import INGRESS, LIVE, NAME, report
 from tests.engine.test_supervisor_network import ADDRESS
 from tests.engine.world import decode, held_lease, make_settings
 from tests.fakes import FakeApi
 from tests.unit.pods import pod, running
 
-SESSION_ID = "abcdefghijkl"
-NAME = f"telo-run-{SESSION_ID}"
-HOST = f"8080-{SESSION_ID}.apps.test"
 LABELS = {"app.kubernetes.io/managed-by": fakes.MANAGED_BY, "telo.run/session-id": SESSION_ID}
-LIVE = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
 FORBIDDEN = (
     "publish: could not publish the session's ports: the runner is not permitted to do this "
     "(Forbidden, HTTP 403). The cluster operator must check the runner's RBAC, and that the "
     "session namespace (RUNNER_SESSION_NAMESPACE) exists."
 )
-INGRESS = Decision(Layer.INGRESS, "why", ingress_class="nginx")
-GATEWAY = Decision(Layer.GATEWAY, "why", gateway_version="v1")
 DELETED = "The route has been deleted in the cluster."
 Event = dict[str, Any]
 
@@ -92,7 +86,7 @@ class Bench:
 @asynccontextmanager
 async def publishing_by(cluster: Cluster, decision: Decision) -> AsyncIterator[Router]:
     settings = RoutingSettings(
-        base_domain="apps.test",
+        base_domain=BASE_DOMAIN,
         ready_timeout_seconds=60,
         gateway_name="public",
         gateway_namespace="edge",
@@ -147,7 +141,7 @@ def put_pod(api: FakeApi, phase: str = "Running", **metadata: Any) -> None:
 
 
 def route(state: str, reason: str = "", port: int = 8080) -> Event:
-    host = f"{port}-{SESSION_ID}.apps.test"
+    host = f"{port}-{SESSION_ID}.{BASE_DOMAIN}"
     told = {"type": "route", "app": "web", "host": host, "port": port, "state": state}
     return {**told, "reason": reason} if reason else told
 

@@ -8,14 +8,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from routing.layer import Decision
-from routing.routes import Layer
 from sessions.pods.run import object_name
 from sessions.reconciler import Reconciler
 from telorunner.conf.routing import ProbeAddress
 from telorunner.kube.objects import session_labels
 from tests import fakes
-from tests.engine.test_router import ACCEPTED, report
+from tests.engine.routingbench import DELETED
+from tests.engine.test_router import ACCEPTED, GATEWAY, INGRESS, LIVE, report
 from tests.engine.world import (
     PORT,
     WAIT_SECONDS,
@@ -29,11 +28,7 @@ from tests.fakes import refuse
 from tests.unit.pods import running, terminated
 
 PROGRAM = "print(1)\n"
-INGRESS = Decision(Layer.INGRESS, "why", ingress_class="nginx")
-GATEWAY = Decision(Layer.GATEWAY, "why", gateway_version="v1")
-LIVE = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
 KINDS = ("services", "ingresses", "httproutes")
-DELETED = "The route has been deleted in the cluster."
 
 
 @pytest.fixture

@@ -195,6 +195,22 @@ async def test_looking_names_up_slowly_costs_no_other_host_its_time(
     assert all(thread.daemon for thread in threads)
 
 
+async def test_a_process_that_can_have_no_more_threads_looks_names_up_again_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async with open_gateway(prove()) as gateway:
+        prober = prober_of("http", "localhost", gateway.port)
+        with monkeypatch.context() as full:
+            full.setattr(threading.Thread, "start", refuse)
+            unknown = ProbeFailure("dns", "The name has no address.")
+            for _ in range(MAX_PROBES + 1):
+                assert await prober.ask(HOST) == unknown
+        assert await prober.ask(HOST) is None
+
+
 async def test_a_name_for_all_hosts_is_looked_up_once_at_a_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -143,11 +143,12 @@ async def test_what_somebody_does_to_the_service_is_undone(
         assert api.objects["services"][SERVICE]["spec"] == SPEC
 
 
+@pytest.mark.parametrize("more", [{}, {"selector": {"app": "theirs"}}])
 async def test_a_service_of_somebody_else_is_left_alone(
-    fake: tuple[FakeApi, Cluster], caplog: pytest.LogCaptureFixture
+    fake: tuple[FakeApi, Cluster], caplog: pytest.LogCaptureFixture, more: dict[str, Any]
 ) -> None:
     api, cluster = fake
-    theirs = {"ports": [{"name": "http", "port": 80}], "selector": {"app": "theirs"}}
+    theirs = {"ports": [{"name": "http", "port": 80}], **more}
     api.put(SERVICE, "services", labels={"app": "theirs"}, spec=theirs)
     async with kept(cluster) as endpoints:
         await until(endpoints, False)
@@ -168,11 +169,13 @@ async def test_a_doubt_is_looked_after_soon_but_not_at_any_rate(
         endpoints.doubt()
         await asyncio.sleep(6)
         assert len(slices(api)) == 1
-        asked = api.count("list")
+        asked, renewed = api.count("list"), api.count("update")
         for _ in range(600):
             endpoints.doubt()
             await asyncio.sleep(0.1)
         assert api.count("list") - asked <= 12
+        # Each is an event for everything that routes.
+        assert api.count("update") - renewed <= 3
 
 
 async def test_two_processes_stand_side_by_side(fake: tuple[FakeApi, Cluster]) -> None:
@@ -208,14 +211,18 @@ async def test_after_an_outage_nobody_is_taken_for_dead(
             assert api.count("delete") == 0
 
 
-@pytest.mark.parametrize("leaving", [0, 1])
+# Whether or not the other one has renewed it last, and whether or not that has been seen.
+@pytest.mark.parametrize(("leaving", "seconds"), [(0, 1), (0, 100), (1, 100)])
 async def test_processes_at_one_address_leave_each_other_their_slice(
-    fake: tuple[FakeApi, Cluster], leaving: int
+    fake: tuple[FakeApi, Cluster], leaving: int, seconds: float
 ) -> None:
     api, cluster = fake
     both = [ProbeEndpoints(cluster, listen_port=listening_at(1), self_url=SELF_URL) for _ in "ab"]
-    tasks = [aio.start(one.run(), name="endpoints") for one in both]
-    await asyncio.sleep(100)
+    tasks = []
+    for one in both:
+        tasks.append(aio.start(one.run(), name="endpoints"))
+        await until(one, True)
+    await asyncio.sleep(seconds)
     await aio.stop(tasks.pop(leaving))
     assert len(slices(api)) == 1
     await asyncio.sleep(100)

@@ -238,7 +238,8 @@ async def test_a_status_that_may_not_be_read_is_a_permission_problem(
 
 async def test_one_failure_to_read_a_status_is_no_news(fake: tuple[FakeApi, Cluster]) -> None:
     api, cluster = fake
-    api.script("list", refuse(500, "InternalError"))
+    # Of Ingresses and of Services.
+    api.script("list", *[refuse(500, "InternalError")] * 2)
     async with routing(cluster) as router, following(router) as told:
         report(api, "ingresses", NAME, LIVE)
         at, _ = await told.until(PROGRAMMED)
@@ -336,7 +337,7 @@ async def test_a_host_that_nobody_claims_and_that_fails_is_told_with_both(
         assert await told.until(UNPROGRAMMED) == (
             60,
             "No controller has reported on this route within 60 s; it may work or not. Check "
-            'that an ingress controller serves the ingress class "nginx". Asked itself, the '
+            'that an ingress controller serves the ingress class "nginx". Asked directly, the '
             f"host does not work: {NO_ROUTE}",
         )
 
@@ -366,34 +367,9 @@ async def test_where_the_runner_cannot_answer_the_status_alone_counts(
         assert gateway.requests == []
 
 
-@pytest.mark.parametrize("kind", ["endpointslices", "services"])
-async def test_a_way_of_probes_that_somebody_takes_away_is_no_news_of_a_host(
-    fake: tuple[FakeApi, Cluster], kind: str
+async def test_two_hundred_sessions_share_one_watch_of_each_kind(
+    fake: tuple[FakeApi, Cluster],
 ) -> None:
-    """Visitors notice nothing of it, and it is back before its absence is believed."""
-    api, cluster = fake
-    works, fails = prove(), say(respond(503))
-
-    async def lead(head: bytes, writer: asyncio.StreamWriter) -> None:
-        services = [name for name in api.objects["services"] if name.endswith("-route-probe")]
-        is_there = bool(services and api.objects["endpointslices"])
-        await (works if is_there else fails)(head, writer)
-
-    async with (
-        open_gateway(lead) as gateway,
-        routing(cluster, INGRESS, gateway.port) as router,
-        following(router) as told,
-    ):
-        report(api, "ingresses", NAME, LIVE)
-        await told.until(PROGRAMMED)
-        for _ in range(20):
-            await asyncio.sleep(67)
-            (name,) = [one for one in api.objects[kind] if "-route-probe" in one]
-            api.remove(name, kind)
-        assert told.states == [PENDING, PROGRAMMED]
-
-
-async def test_two_hundred_sessions_share_one_watch(fake: tuple[FakeApi, Cluster]) -> None:
     api, cluster = fake
     before = asyncio.all_tasks()
     sessions = [f"session{number:05}" for number in range(200)]
@@ -409,15 +385,16 @@ async def test_two_hundred_sessions_share_one_watch(fake: tuple[FakeApi, Cluster
         for one in told:
             await one.until(PROGRAMMED, 8080)
             await one.until(PROGRAMMED, 9090)
-        assert api.count("watch") == 1
-        # The informer's; a session's Ingress needs no list.
-        assert api.count("list") == 1
+        # The informers'; a session's Ingress needs no list.
+        for verb in ("list", "watch"):
+            asked = [seen.resource for seen in api.requests if seen.verb == verb]
+            assert sorted(asked) == ["ingresses", "services"]
         await aio.stop(*readers)
         left = {task.get_name() for task in asyncio.all_tasks() - before}
         assert not [name for name in left if "session" in name or "8080" in name]
         watch = router._publishing.watch if router._publishing else None
         assert watch is not None
-        assert watch.informer._subscriptions == {}
+        assert watch.routes._subscriptions == watch.services._subscriptions == {}
 
 
 async def test_a_reader_that_ends_early_leaves_nothing(fake: tuple[FakeApi, Cluster]) -> None:

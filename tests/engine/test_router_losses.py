@@ -4,6 +4,7 @@ import asyncio
 from contextlib import aclosing
 
 import pytest
+from aiohttp import web
 
 from routing.layer import RoutingSettings
 from routing.router import open_router
@@ -26,7 +27,7 @@ from tests.engine.test_router import (
     report,
     routing,
 )
-from tests.fakes import FakeApi
+from tests.fakes import FakeApi, refuse
 
 pytestmark = pytest.mark.looptime
 
@@ -79,6 +80,45 @@ async def test_each_loss_of_a_route_is_told_apart(fake: tuple[FakeApi, Cluster])
     assert len(set(lost)) == 3
 
 
+@pytest.mark.parametrize("first", ["services", "ingresses"])
+async def test_a_route_is_whole_again_when_all_of_it_is_there(
+    fake: tuple[FakeApi, Cluster], first: str
+) -> None:
+    api, cluster = fake
+    async with routing(cluster) as router, following(router) as told:
+        report(api, "ingresses", NAME, LIVE)
+        await told.until(PROGRAMMED)
+        lost = {kind: api.objects[kind][NAME] for kind in ("ingresses", "services")}
+        for kind in sorted(lost, key=lambda kind: kind != first):
+            api.remove(NAME, kind)
+            await asyncio.sleep(1)
+        for kind in sorted(lost, key=lambda kind: kind == "ingresses"):
+            assert told.states[-1] is UNPROGRAMMED
+            found = lost[kind]
+            api.put(NAME, kind, labels=found["metadata"]["labels"], spec=found["spec"])
+            await asyncio.sleep(1)
+        assert told.states[-1] is PENDING
+
+
+async def test_services_that_may_not_be_watched_cost_no_host_its_state(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    api, cluster = fake
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        api.script("list", answer)
+        is_refused = request.path.endswith("/services")
+        return await (refuse(403, "Forbidden") if is_refused else api.behave)(request)
+
+    api.script("list", answer)
+    async with routing(cluster) as router, following(router) as told:
+        report(api, "ingresses", NAME, LIVE)
+        await told.until(PROGRAMMED)
+        api.remove(NAME, "services")
+        await asyncio.sleep(300)
+        assert told.states == [PENDING, PROGRAMMED]
+
+
 async def test_the_routes_are_watched_before_the_process_listens(
     fake: tuple[FakeApi, Cluster],
 ) -> None:
@@ -101,9 +141,12 @@ async def test_the_routes_are_watched_before_the_process_listens(
             async with following(router) as told:
                 api.remove(NAME, "ingresses")
                 await told.until(UNPROGRAMMED)
-            assert not {"services", "endpointslices"} & {
-                seen.resource for seen in api.requests if seen.verb == "list"
+            # Of Services and Ingresses there is a watch. The way of probes is not looked for.
+            assert {seen.resource for seen in api.requests if seen.verb == "list"} == {
+                "services",
+                "ingresses",
             }
+            assert set(api.objects["services"]) == {NAME}
             listens.set()
             await api.wait_until(lambda: bool(api.objects["endpointslices"]))
         finally:

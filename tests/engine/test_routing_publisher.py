@@ -113,6 +113,55 @@ async def test_a_service_that_is_there_keeps_what_the_cluster_gave_it(
     assert first.body["spec"]["clusterIP"] == second.body["spec"]["clusterIP"] == "10.0.0.7"
 
 
+@pytest.mark.parametrize("target", [INGRESS, GATEWAY], ids=["ingress", "gateway"])
+async def test_what_others_have_added_to_an_object_stays(
+    fake: tuple[FakeApi, Cluster], target: IngressTarget | GatewayTarget
+) -> None:
+    """Without its finalizer, what a controller has made in a cloud would never be taken away."""
+    api, cluster = fake
+    publisher = Publisher(cluster, target, PROBE)
+    routes = make_routes(TCP)
+    await publisher.publish(routes)
+    theirs = {
+        "annotations": {"cloud.example/forwarding-rule": "fr-1"},
+        "finalizers": ["cloud.example/load-balancer"],
+        "ownerReferences": [{"kind": "Pod", "name": "another", "uid": "9"}],
+    }
+    expected = {}
+    for resource in ("services", publisher.resource):
+        ((name, thing),) = api.objects[resource].items()
+        spec = {**thing["spec"], "ports": []} if resource == "services" else thing["spec"]
+        labels = {**routes.labels, "cloud.example/zone": "a"}
+        status = {"of": "theirs"}
+        thing = api.put(name, resource, labels=labels, metadata=theirs, spec=spec, status=status)
+        expected[resource] = thing["metadata"] | {"ownerReferences": [dict(routes.owner)]}
+
+    await publisher.publish(routes)
+    for resource, metadata in expected.items():
+        (thing,) = api.objects[resource].values()
+        version = thing["metadata"]["resourceVersion"]
+        assert thing["metadata"] == metadata | {"resourceVersion": version}
+        assert thing["status"] == {"of": "theirs"}
+    assert stored(api, "services")[NAME]["spec"] == build_service(routes)["spec"]
+
+
+async def test_an_ingress_keeps_the_class_that_the_cluster_gave_it(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    """The cluster gives a default class only to an Ingress that is created."""
+    api, cluster = fake
+    publisher = Publisher(cluster, IngressTarget("", "", BASE_DOMAIN), None)
+    await publisher.publish(make_routes(TCP))
+    given = api.objects["ingresses"][NAME]
+    given["spec"]["ingressClassName"] = "nginx"
+    await publisher.publish(make_routes(TCP, OTHER_TCP))
+    wanted = build_ingress(make_routes(TCP, OTHER_TCP), INGRESS, None)
+    assert api.objects["ingresses"][NAME]["spec"] == wanted["spec"]
+    # One that an operator has set since then counts.
+    await Publisher(cluster, IngressTarget("other", "", BASE_DOMAIN), None).publish(make_routes())
+    assert api.objects["ingresses"][NAME]["spec"]["ingressClassName"] == "other"
+
+
 async def test_publishing_again_changes_nothing(fake: tuple[FakeApi, Cluster]) -> None:
     api, cluster = fake
     publisher = Publisher(cluster, GATEWAY, PROBE)

@@ -2,9 +2,11 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from routing.layer import Decision
 from routing.router import inactive_router
 from sessions.log import Starts
 from sessions.pods.run import INSPECT_PORT
@@ -15,22 +17,18 @@ from telorunner import aio
 from telorunner.errors import StaleFence
 from telorunner.kube.client import Cluster
 from tests.debug_servers import event, open_debug_server
+from tests.engine.gateways import HOST, SESSION_ID
 from tests.engine.routingbench import (
     DELETED,
     FORBIDDEN,
-    GATEWAY,
-    HOST,
     LABELS,
-    LIVE,
-    NAME,
-    SESSION_ID,
     Bench,
     is_route,
     networking,
     of_routes,
     route,
 )
-from tests.engine.test_router import ACCEPTED, report
+from tests.engine.test_router import ACCEPTED, GATEWAY, INGRESS, LIVE, NAME, report
 from tests.engine.test_supervisor_network import ADDRESS
 from tests.fakes import FakeApi, cut, refuse
 
@@ -169,8 +167,8 @@ async def test_a_route_that_somebody_deletes_is_told_and_published_again(
     async with networking(fake, tmp_path, Port(8080)) as bench:
         await bench.until_live()
         # All that carries the session's label, say.
-        bench.api.remove(NAME, "services")
         bench.api.remove(NAME, "ingresses")
+        bench.api.remove(NAME, "services")
         await bench.until(is_route("unprogrammed"))
         await bench.until_live()
         assert bench.names() == {"services": [NAME], "ingresses": [NAME]}
@@ -184,8 +182,46 @@ async def test_a_route_that_somebody_deletes_is_told_and_published_again(
         ]
     (warning,) = (one for one in caplog.records if one.levelname == "WARNING")
     assert warning.getMessage() == (
-        "Somebody has deleted a route of the session; it is published again."
+        "Somebody has deleted a route of the session or its Service; they are made again."
     )
+
+
+@pytest.mark.parametrize(
+    ("decision", "kind", "name", "status"),
+    [
+        (INGRESS, "ingresses", NAME, LIVE),
+        (GATEWAY, "httproutes", f"{NAME}-8080", ACCEPTED),
+    ],
+    ids=["ingress", "gateway"],
+)
+async def test_a_service_that_somebody_deletes_alone_is_told_and_made_again(
+    fake: tuple[FakeApi, Cluster],
+    tmp_path: Path,
+    decision: Decision,
+    kind: str,
+    name: str,
+    status: dict[str, Any],
+) -> None:
+    """An Ingress does not show it, and what a Gateway's controller says is not waited for."""
+    api, _ = fake
+    async with networking(fake, tmp_path, Port(8080), decision=decision) as bench:
+        await api.wait_until(lambda: name in api.objects[kind])
+        report(api, kind, name, status)
+        await bench.until(is_route("programmed"))
+        uid = api.objects[kind][name]["metadata"]["uid"]
+        api.remove(NAME, "services")
+        await api.wait_until(lambda: NAME in api.objects["services"])
+        told = iter((False, True))
+        await bench.until(lambda one: is_route("programmed")(one) and next(told))
+        assert [one for one in await bench.events() if one["type"] == "route"] == [
+            route("pending"),
+            route("programmed"),
+            route("unprogrammed", "The Service behind the route has been deleted in the cluster."),
+            route("pending"),
+            route("programmed"),
+        ]
+        # The route is the one that was there, with its status.
+        assert api.objects[kind][name]["metadata"]["uid"] == uid
 
 
 async def test_who_deletes_a_route_for_ever_is_answered_ever_more_seldom(

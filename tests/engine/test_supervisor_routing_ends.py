@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from routing.router import inactive_router
 from sessions.spec import Port
@@ -16,8 +17,6 @@ from tests import fakes
 from tests.engine.routingbench import (
     DELETED,
     LABELS,
-    LIVE,
-    NAME,
     Bench,
     is_route,
     networking,
@@ -25,7 +24,8 @@ from tests.engine.routingbench import (
     put_pod,
     route,
 )
-from tests.engine.test_router import report
+from tests.engine.test_router import LIVE, NAME, report
+from tests.engine.test_routing_offered import serving
 from tests.fakes import FakeApi, refuse
 from tests.unit.pods import pod, running, terminated
 
@@ -197,10 +197,20 @@ def put_left(api: FakeApi) -> None:
 THEIRS = {kind: ["theirs"] for kind in ("services", "ingresses", "httproutes")}
 
 
+@pytest.mark.parametrize("version", ["v1", "v1beta1"])
 async def test_a_runner_that_publishes_no_more_takes_away_what_there_is_of_a_session(
-    fake: tuple[FakeApi, Cluster], tmp_path: Path
+    fake: tuple[FakeApi, Cluster], tmp_path: Path, version: str
 ) -> None:
-    put_left(fake[0])
+    api, _ = fake
+    put_left(api)
+    api.script("get", *[serving(**{version: ("httproutes",)})] * 2)
+    asked = []
+
+    async def note(request: web.Request) -> web.StreamResponse:
+        asked.append(request.path)
+        return await api.behave(request)
+
+    api.script("list", note)
     none = inactive_router("SESSION_ROUTING_MODE is none.")
     async with networking(fake, tmp_path, Port(8080), router=none, **ADOPTED) as bench:
         events = await bench.until(lambda one: one == WITHDRAWN)
@@ -208,21 +218,33 @@ async def test_a_runner_that_publishes_no_more_takes_away_what_there_is_of_a_ses
         # Nothing is told of hosts that are nobody's any more.
         assert of_routes(events) == [WITHDRAWN]
         assert events[0]["status"]["endpoints"] == [{"host": "", "port": 8080, "protocol": "tcp"}]
+    assert asked == [f"/apis/gateway.networking.k8s.io/{version}/namespaces/sessions/httproutes"]
 
 
-@pytest.mark.parametrize(
-    "absent", [refuse(404, "NotFound"), fakes.say("404 page not found", 404, "text/plain")]
-)
 async def test_a_cluster_without_the_gateway_api_has_nothing_of_it_to_take_away(
-    fake: tuple[FakeApi, Cluster], tmp_path: Path, absent: fakes.Handler
+    fake: tuple[FakeApi, Cluster], tmp_path: Path
 ) -> None:
     api, _ = fake
     put_left(api)
-    api.script("list", absent)
+    api.script("get", serving())
     none = inactive_router("SESSION_ROUTING_MODE is none.")
     async with networking(fake, tmp_path, Port(8080), router=none, **ADOPTED) as bench:
         await bench.until(lambda one: one == WITHDRAWN)
         assert bench.names() == {**THEIRS, "httproutes": [f"{NAME}-8080", "theirs"]}
+
+
+async def test_a_cluster_that_does_not_say_what_it_serves_is_asked_again(
+    fake: tuple[FakeApi, Cluster], tmp_path: Path
+) -> None:
+    """Such as a proxy in front of it: a page of its own is no absence."""
+    api, _ = fake
+    put_left(api)
+    page = fakes.say("404 page not found", 404, "text/plain")
+    api.script("get", page, refuse(503), *[serving(v1=("httproutes",))] * 2)
+    none = inactive_router("SESSION_ROUTING_MODE is none.")
+    async with networking(fake, tmp_path, Port(8080), router=none, **ADOPTED) as bench:
+        await bench.until(lambda one: one == WITHDRAWN)
+        assert bench.names() == THEIRS
 
 
 async def test_what_may_not_be_taken_away_is_said_and_stays(
@@ -230,6 +252,7 @@ async def test_what_may_not_be_taken_away_is_said_and_stays(
 ) -> None:
     api, _ = fake
     put_left(api)
+    api.script("get", *[serving(v1=("httproutes",))] * 4)
     # One of the cluster's restarts first; then only Ingresses are refused.
     api.script("list", refuse(503), refuse(503), refuse(503), api.behave, refuse(403, "Forbidden"))
     none = inactive_router("SESSION_ROUTING_MODE is none.")

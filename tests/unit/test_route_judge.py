@@ -12,6 +12,7 @@ PENDING, PROGRAMMED, UNPROGRAMMED = RouteState
 CLAIMED = Verdict(Standing.PROGRAMMED)
 UNCLAIMED = Verdict(Standing.PENDING)
 REJECTED = Verdict(Standing.REJECTED, "NotAllowedByListeners: no")
+MISSING = Verdict(Standing.REJECTED, "BackendNotFound: no addresses", may_pass=True)
 NO_ROUTE = ProbeFailure("gateway", "The gateway has no such route (HTTP 404).")
 NO_WAY = ProbeFailure("connect", "The connection was refused.")
 
@@ -58,6 +59,18 @@ def test_a_route_that_nobody_claims_in_time_may_be_claimed_late() -> None:
     assert case.after(59.9).state is PENDING
     assert case.after(0.1) == told(UNPROGRAMMED, "Nobody came.")
     assert case.after(1000, CLAIMED) == told(PROGRAMMED)
+
+
+def test_a_backend_that_is_not_found_at_first_is_waited_for() -> None:
+    # A controller that is faster than the one that writes the addresses of a new Service.
+    case = Case(is_probing=False)
+    assert case.after(1, MISSING) == told(PENDING, again_at=10)
+    assert case.after(9.9, CLAIMED) == told(PROGRAMMED)
+    # The same later: what was told holds until it is certain.
+    assert case.after(60, MISSING) == told(PROGRAMMED, again_at=10)
+    assert case.after(9, MISSING) == told(PROGRAMMED, again_at=1)
+    assert case.after(1) == told(UNPROGRAMMED, MISSING.reason)
+    assert case.after(1, CLAIMED) == told(PROGRAMMED)
 
 
 def test_a_claim_that_is_taken_back_is_waited_for_anew() -> None:
@@ -124,7 +137,7 @@ def test_a_passing_probe_is_proof_where_no_controller_writes() -> None:
 def test_what_nobody_claims_and_does_not_work_is_told_with_both() -> None:
     case = Case(is_probing=True)
     case.after(1, NO_ROUTE)
-    whole = f"Nobody came. Asked itself, the host does not work: {NO_ROUTE}"
+    whole = f"Nobody came. Asked directly, the host does not work: {NO_ROUTE}"
     assert case.after(59) == told(UNPROGRAMMED, whole)
 
 

@@ -19,8 +19,8 @@ PENDING = Verdict(Standing.PENDING)
 PROGRAMMED = Verdict(Standing.PROGRAMMED)
 
 
-def rejected(reason: str) -> Verdict:
-    return Verdict(Standing.REJECTED, reason)
+def rejected(reason: str, *, may_pass: bool = False) -> Verdict:
+    return Verdict(Standing.REJECTED, reason, may_pass)
 
 
 def gateway(*, namespace: str = "infra", section: str = "") -> GatewayTarget:
@@ -68,7 +68,7 @@ SAID: list[tuple[str, list[dict[str, Any]], Verdict]] = [
     (
         "accepted, but its Service is not found",
         [parent(ACCEPTED, NOT_RESOLVED)],
-        rejected("BackendNotFound: No such Service."),
+        rejected("BackendNotFound: No such Service.", may_pass=True),
     ),
     (
         "a reference that is not permitted, said alone",
