@@ -29,11 +29,9 @@ FEW_SESSIONS, REAL_SESSIONS = 40, 20
 # So many sessions are started at once.
 AT_ONCE, REAL_AT_ONCE = 10, 4
 INGRESS_AT = re.compile(r"Its ingress is at (http://[0-9.]+:[0-9]+)")
-# The API server's own count of open watches in one namespace, whoever asked for them.
+# The API server's own count of watches in one namespace, of routes and Services, whoever asked.
 # Source: https://kubernetes.io/docs/reference/instrumentation/metrics/
-OPEN_WATCHES = (
-    r'^apiserver_longrunning_requests{{.*resource="{}",scope="namespace",.*verb="WATCH".*}} (\d+)'
-)
+OPEN_WATCHES = r'^apiserver_longrunning_requests{{.*resource="(?:{}|services)",scope="namespace",.*verb="WATCH".*}} (\d+)'
 
 
 def measure_local(scale: Scale) -> list[Figure]:
@@ -119,7 +117,7 @@ def _measure(case: Case, sessions: int, at_once: int, alone: int) -> list[Figure
             product.stop()
     figures = [_figure(f"{at_once} at once", case, crowded), _figure("1 at once", case, single)]
     if few is not None and many is not None:
-        name = f"watches of routes at {sessions + alone} sessions beyond those at 1, {case.name}"
+        name = f"watches at {sessions + alone} sessions beyond those at 1, {case.name}"
         told = "by the API server's own count"
         figures.append(Figure(name, many - few, at_most(0), told))
     return figures
@@ -144,7 +142,7 @@ def _figure(how: str, case: Case, times: Times) -> Figure:
 
 
 def _open_watches(case: Case) -> int | None:
-    """Return how many watches of namespaces' routes are open; None: the cluster does not tell."""
+    """Return how many watches are open that a router could have; None: it does not tell."""
     if case.cluster.kind != "real":
         return None
     pattern = re.compile(OPEN_WATCHES.format(case.layer.resource), re.MULTILINE)
