@@ -45,6 +45,9 @@ class Sleepers:
     def start(self, *, session: bool = False, **env: str) -> subprocess.Popen[bytes]:
         popen = subprocess.Popen(["/bin/sleep", "300"], env=env, start_new_session=session)
         self.started.append(popen)
+        # A kernel shows a new program's environment a moment after it has let the parent go on.
+        while env and not Path(f"/proc/{popen.pid}/environ").read_bytes():
+            pass
         return popen
 
 
