@@ -31,7 +31,10 @@ AT_ONCE, REAL_AT_ONCE = 10, 4
 INGRESS_AT = re.compile(r"Its ingress is at (http://[0-9.]+:[0-9]+)")
 # The API server's own count of watches in one namespace, of routes and Services, whoever asked.
 # Source: https://kubernetes.io/docs/reference/instrumentation/metrics/
-OPEN_WATCHES = r'^apiserver_longrunning_requests{{.*resource="(?:{}|services)",scope="namespace",.*verb="WATCH".*}} (\d+)'
+OPEN_WATCHES = (
+    r'^apiserver_longrunning_requests{{.*resource="(?:{}|services)",scope="namespace",'
+    r'.*verb="WATCH".*}} (\d+)'
+)
 
 
 def measure_local(scale: Scale) -> list[Figure]:
@@ -118,7 +121,7 @@ def _measure(case: Case, sessions: int, at_once: int, alone: int) -> list[Figure
     figures = [_figure(f"{at_once} at once", case, crowded), _figure("1 at once", case, single)]
     if few is not None and many is not None:
         name = f"watches at {sessions + alone} sessions beyond those at 1, {case.name}"
-        told = "by the API server's own count"
+        told = f"by the API server's own count, which has {few} at 1"
         figures.append(Figure(name, many - few, at_most(0), told))
     return figures
 
@@ -137,7 +140,7 @@ def _figure(how: str, case: Case, times: Times) -> Figure:
     pairs = zip(times.product, times.bare, strict=True)
     later = quantile([product - bare for product, bare in pairs], 0.5) * 1000
     name = f"`programmed` after the controller's status, {how}, {case.name}"
-    detail = f"{both} since the route was made, {ratio:.2g} times as long"
+    detail = f"{both} since the route was made, {ratio:.3g} times as long"
     return Figure(name, later, NO_TARGET, detail, unit=" ms")
 
 
