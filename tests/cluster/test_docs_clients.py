@@ -40,7 +40,8 @@ EXPECTED = [
     r'id: 2\n(.|\n)*"exited","code":0}}\n\n$',
     r'{"type": "status", "status": {"kind": "starting"}}\n(.|\n)*"exited", "code": 0}}\n$',
     rf'{{"sessionId":"{ID}","status":{{"kind":"exited","code":0}},"mode":"run"',
-    r"(.*\n)?What is your name\? (.|\n)*Greetings to Ada!\s+$",
+    # What is typed before the application reads it is echoed above the kernel's first line.
+    r"(.*\n){0,2}What is your name\? (.|\n)*Greetings to Ada!\s+$",
     r"Hello, Grace!\s+$",
     r'204\n{"type": "status", "status": {"kind": "stopped"}}\n$',
     r'{"error":"invalid_request",.*"/bundle/entryRelativePath".*"/env/A".*"/config".*\n400\n$',
