@@ -11,6 +11,10 @@ from tests.clients import Client
 from tests.clusters import ClusterUnderTest, local_cluster, real_cluster
 from tests.serving import Platform
 
+# Of a platform of a test's own: the module's may live beside it in the cluster, and each deletes
+# what carries its own label and belongs to no session of its database.
+OWN_LABEL = "telo-k8s-runner-of-a-test"
+
 
 @pytest.fixture(
     scope="module", params=["local", pytest.param("real", marks=pytest.mark.e2e)], name="cluster"
@@ -42,10 +46,8 @@ def serving_platform(cluster: ClusterUnderTest) -> Iterator[Platform]:
 @pytest.fixture
 def platform(cluster: ClusterUnderTest, tmp_path: Path) -> Iterator[Platform]:
     """A platform of the test's own, to be stopped and started by it; its database is fresh."""
-    platform = Platform(
-        cluster.data_dir,
-        {**cluster.environment, "DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3"},
-    )
+    own = {"DATABASE_URL": f"sqlite:///{tmp_path}/db.sqlite3", "RUNNER_MANAGED_BY": OWN_LABEL}
+    platform = Platform(cluster.data_dir, {**cluster.environment, **own})
     yield platform
     if platform.process is not None:
         platform.stop()

@@ -109,7 +109,7 @@ async def restarted(
     async with opened(platform, cluster) as client:
         await they_go_on(client, numbers)
         assert await client.status(ended) == {"kind": "exited", "code": 0}
-        await cluster.until_nothing_is_left()
+        await cluster.until_nothing_is_left(platform.environment["RUNNER_MANAGED_BY"])
     assert platform.stop() == 0
 
 
