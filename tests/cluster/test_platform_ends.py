@@ -1,6 +1,5 @@
 """What ends an application's input and what does not, and output larger than any buffer."""
 
-import asyncio
 import hashlib
 from collections.abc import Callable
 
@@ -82,24 +81,6 @@ async def test_nothing_ends_the_input_of_streams_and_no_viewer_that_leaves(clien
     assert await client.status(session) == {"kind": "stopped"}
 
 
-async def live_and_the_rest(client: Client, session: str) -> bytes:
-    """Return all output as it comes, and what a viewer missed that was too slow at the end.
-
-    After the end a socket drains for 2 s; on a busy machine that is not enough for all frames.
-    """
-    output, last = bytearray(), 0
-    for _ in range(2):
-        async with client.terminal(session, last) as terminal, asyncio.timeout(60):
-            code = await terminal.drain()
-        assert code == 1000, await client.events(session)
-        # No gap, and no number twice or left out.
-        assert terminal.texts == [{"type": "seq", "seq": last, "app": "app", "io": "tty"}]
-        assert terminal.numbers == list(range(last + 1, last + 1 + len(terminal.numbers)))
-        output += terminal.output
-        last += len(terminal.numbers)
-    return bytes(output)
-
-
 @pytest.mark.parametrize("io", ["tty", "streams"])
 async def test_the_end_of_much_output_is_told_though_an_attach_may_lack_it(
     client: Client, cluster: ClusterUnderTest, io: str
@@ -134,8 +115,8 @@ async def test_five_mebibytes_are_the_same_live_and_replayed(
     try:
         program = FIVE_MIB.format(output_bytes=OUTPUT_BYTES, piece_bytes=piece_bytes)
         session = await client.create(program + LINGERS[cluster.kind])
-        live = await live_and_the_rest(client, session)
-        assert len(live) == OUTPUT_BYTES
+        live = await client.replay(session, is_whole=True)
+        assert len(live) == OUTPUT_BYTES, await client.events(session)
         # Hashes: the difference of bytes of this length would be worked out for minutes.
         wanted = hashlib.sha256(five_mib()).hexdigest()
         assert hashlib.sha256(live).hexdigest() == wanted
