@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from bench import create, machine, memory, pods, report, starts, streams, watches
+from bench import create, machine, memory, pods, report, routes, starts, streams, watches
 from bench.figures import BrokenMeasurement, Figure
 from bench.scale import TINY, WHOLE, Scale
 
@@ -20,8 +20,10 @@ MEASUREMENTS: dict[str, Callable[[Scale], list[Figure]]] = {
     "memory": memory.measure,
     "pods": pods.measure_local,
     "starts": starts.measure_local,
+    "routes": routes.measure_local,
     "pods-real": pods.measure_real,
     "starts-real": starts.measure_real,
+    "routes-real": routes.measure_real,
 }
 
 

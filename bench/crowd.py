@@ -1,11 +1,17 @@
-"""An engine with many live sessions on a fake API in this process; it obeys `bench.watches`."""
+"""An engine with many live sessions on a fake API in this process.
+
+What publishes its sessions is what its environment says. It obeys `bench.watches` and
+`bench.routes`.
+"""
 
 import asyncio
 import os
 import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "telorunner.settings")
 
@@ -17,12 +23,21 @@ from aiohttp import web  # noqa: E402 - Django first
 from django.core.management import call_command  # noqa: E402 - Django first
 
 from bench.commands import obey  # noqa: E402 - Django first
+from routing.layer import Offered, decide, routing_settings  # noqa: E402 - Django first
+from routing.routes import Layer, object_name, route_name  # noqa: E402 - Django first
 from telorunner.database import access  # noqa: E402 - Django first
-from tests.engine.world import FakeWorld, open_fake_world  # noqa: E402 - Django first
+from tests.engine.test_router import ACCEPTED, report  # noqa: E402 - Django first
+from tests.engine.world import (  # noqa: E402 - Django first
+    WAIT_SECONDS,
+    FakeWorld,
+    open_fake_world,
+)
 from tests.unit.pods import running  # noqa: E402 - Django first
 
 # So many sessions are started side by side: as many as a client would wait for.
 TOGETHER = 20
+# The status of an Ingress that its controller has taken.
+LIVE = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
 
 
 class Crowd:
@@ -34,18 +49,41 @@ class Crowd:
         world.api._scripts["attach"].clear()
         world.api.script("attach", *[self._attach] * 10_000)
 
-    async def start(self, count: int) -> None:
-        """Create sessions and let them run."""
+    async def start(self, count: int, ports: Sequence[int] = ()) -> None:
+        """Create sessions and let them run until they are published."""
         for begin in range(0, count, TOGETHER):
             async with asyncio.TaskGroup() as group:
                 for _ in range(min(TOGETHER, count - begin)):
-                    group.create_task(self._world.start())
+                    group.create_task(self._start(ports))
         # What the fake remembers for late watches is searched at each change.
         self._world.api._history.clear()
 
     async def watches(self) -> dict[str, int]:
         """Return how many watches and lists were asked for so far."""
         return {verb: self._world.api.count(verb) for verb in ("watch", "list")}
+
+    async def _start(self, ports: Sequence[int]) -> None:
+        world = self._world
+        session_id = await world.create("print(1)\n", ports=ports)
+        await world.until_pod(session_id)
+        world.set_status(session_id, "Running", running())
+        await world.until_running(session_id)
+        if ports:
+            await self._program(session_id, ports)
+
+    async def _program(self, session_id: str, ports: Sequence[int]) -> None:
+        """Say of a session's routes what a controller would, and wait until that is told."""
+        world = self._world
+        resource, names, status = "ingresses", {object_name(session_id)}, LIVE
+        if world.runtime.router.layer is Layer.GATEWAY:
+            names = {route_name(session_id, port) for port in ports}
+            resource, status = "httproutes", ACCEPTED
+        async with asyncio.timeout(WAIT_SECONDS):
+            await world.api.wait_until(lambda: names <= world.api.objects[resource].keys())
+        for name in names:
+            report(world.api, resource, name, status)
+        for port in ports:
+            await world.until_event(session_id, _is_programmed(port))
 
     async def change(self) -> float:
         """Start one more; return the seconds from the pod's change to the event in the log."""
@@ -71,13 +109,18 @@ class Crowd:
         return socket
 
 
+def _is_programmed(port: int) -> Callable[[dict[str, Any]], bool]:
+    told = {"type": "route", "port": port, "state": "programmed"}
+    return lambda event: told.items() <= event.items()
+
+
 async def _run() -> None:
     with tempfile.TemporaryDirectory(prefix="telorunner-bench-") as folder:
-        async with (
-            open_fake_world(Path(folder), RUNNER_MAX_SESSIONS="100000") as world,
-            world.runner(),
-        ):
-            await obey(Crowd(world))
+        async with open_fake_world(Path(folder), RUNNER_MAX_SESSIONS="100000") as world:
+            offered = Offered(gateway_versions=("v1",))
+            world.decision = decide(routing_settings(world.config), offered)
+            async with world.runner():
+                await obey(Crowd(world))
 
 
 def main() -> None:

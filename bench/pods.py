@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from bench.child import Child, started
 from bench.figures import Figure, at_least, at_most, median_ratio, quantile
-from bench.program import FLOOD_KEY, READY
+from bench.program import FLOOD_KEY, READY, program
 from bench.scale import Scale
 from bench.starts import is_real_cluster_named, session_body, started_bare
 from tests.clusters import ClusterUnderTest, local_cluster, real_cluster
@@ -37,7 +37,7 @@ class Product:
 
     def start(self) -> None:
         """Start a session, and open its terminal."""
-        body = session_body(self._image, self._flood_bytes).encode()
+        body = session_body(self._image, program(self._flood_bytes)).encode()
         self._session = json.loads(self._ask("POST", "/v1/sessions", body))["sessionId"]
         path = f"/v1/sessions/{self._session}/io"
         self._readers.ask("open", group="output", port=self._port, path=path, count=1, kind="ws")

@@ -1,7 +1,10 @@
-"""The application that both sides run: it says that it is there, echoes, and pours at a key.
+"""The applications of the bench: Python programs, for the kernel of the tests, which runs those.
 
-It is a Python program, for the kernel of the tests, which runs an entry as one.
+One says that it is there, echoes, and pours at a key; both sides run it. The other listens on
+ports, and does nothing more.
 """
+
+from collections.abc import Sequence
 
 ENTRY = "telo.yaml"
 READY = "ready"
@@ -24,6 +27,19 @@ while data := os.read(0, 1024):
 """
 
 
+LISTENER = """
+import os, signal, socket
+address = os.environ.get("TELO_STANDIN_BIND", "")
+kept = [socket.create_server((address, port)) for port in PORTS]
+signal.pause()
+"""
+
+
 def program(flood_bytes: int) -> str:
     """Return the program; it pours so much at each flood key."""
     return BUNDLE.replace("FLOOD_BYTES", str(flood_bytes))
+
+
+def listener(ports: Sequence[int]) -> str:
+    """Return the program that listens on these ports."""
+    return LISTENER.replace("PORTS", repr(list(ports)))

@@ -18,6 +18,7 @@ class Scale:
     pod_bytes: int
     keys: int
     starts: int
+    published: int
     is_whole: bool = True
 
 
@@ -33,6 +34,7 @@ WHOLE = Scale(
     pod_bytes=32_000_000,
     keys=60,
     starts=20,
+    published=200,
 )
 TINY = Scale(
     rounds=1,
@@ -46,5 +48,6 @@ TINY = Scale(
     pod_bytes=1_000_000,
     keys=3,
     starts=1,
+    published=3,
     is_whole=False,
 )

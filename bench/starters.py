@@ -1,7 +1,7 @@
 """Clients of the product that start sessions, so many at once, in a process of their own.
 
-Each posts a session, then follows its events and its terminal, and notes when the one says that it
-runs and the other brings the first output. It obeys `bench.starts`.
+Each posts a session, then follows its events and, for some figures, its terminal, and notes when
+what it waits for has come. They obey `bench.starts` and `bench.routes`.
 """
 
 import json
@@ -23,12 +23,12 @@ RUNNING = b'"kind":"running"'
 
 @dataclass(eq=False)
 class _Expected:
-    """One connection, and the text that it is read for."""
+    """One connection, the texts that it is read for, and when each was there."""
 
     socket: socket.socket
-    text: bytes
+    texts: tuple[bytes, ...]
     received: bytearray = field(default_factory=bytearray)
-    found_at: float = 0.0
+    found_at: dict[bytes, float] = field(default_factory=dict)
 
 
 class Starters:
@@ -41,23 +41,40 @@ class Starters:
             Their `ids`, and of each the seconds from its POST to what its events call running, and
             to the output on its terminal: `running` and `first`.
         """
-        posts = [_connect((host, port)) for _ in range(count)]
-        request, posted = post_request("/v1/sessions", body), []
-        for post in posts:
-            posted.append(time.monotonic())
-            post.sendall(request)
+        server, text = (host, port), output.encode()
+        posts, posted = _post(server, body, count)
         ids, events, terminals = [], [], []
         for post in posts:
             session_id = _created(post)
             ids.append(session_id)
             path = f"/v1/sessions/{session_id}"
-            events.append(_follow((host, port), f"{path}/events", RUNNING, is_socket=False))
-            terminals.append(_follow((host, port), f"{path}/io", output.encode(), is_socket=True))
+            events.append(_follow(server, f"{path}/events", RUNNING, is_socket=False))
+            terminals.append(_follow(server, f"{path}/io", text, is_socket=True))
         _read_all([*events, *terminals])
         return {
             "ids": ids,
-            "running": [one.found_at - at for one, at in zip(events, posted, strict=True)],
-            "first": [one.found_at - at for one, at in zip(terminals, posted, strict=True)],
+            "running": [one.found_at[RUNNING] - at for one, at in zip(events, posted, strict=True)],
+            "first": [one.found_at[text] - at for one, at in zip(terminals, posted, strict=True)],
+        }
+
+    def publish(self, host: str, port: int, body: str, count: int, ports: list[int]) -> Any:
+        """Start sessions at once, and wait until all their public hosts are programmed.
+
+        Returns:
+            Of each session its id, and at which times its ports' hosts were said to be programmed.
+        """
+        server = (host, port)
+        programmed = tuple(_programmed(one) for one in ports)
+        posts, _ = _post(server, body, count)
+        events = {}
+        for post in posts:
+            session_id = _created(post)
+            path = f"/v1/sessions/{session_id}/events"
+            events[session_id] = _follow(server, path, *programmed, is_socket=False)
+        _read_all([*events.values()])
+        return {
+            session_id: [one.found_at[text] for text in programmed]
+            for session_id, one in events.items()
         }
 
     def stop(self, host: str, port: int, ids: list[str]) -> None:
@@ -80,6 +97,21 @@ def _connect(server: Address) -> socket.socket:
     return connection
 
 
+def _post(server: Address, body: str, count: int) -> tuple[list[socket.socket], list[float]]:
+    """Post sessions at once; return the connections, whose answers are to come, and when."""
+    posts = [_connect(server) for _ in range(count)]
+    request, posted = post_request("/v1/sessions", body), []
+    for post in posts:
+        posted.append(time.monotonic())
+        post.sendall(request)
+    return posts, posted
+
+
+def _programmed(port: int) -> bytes:
+    """Return what of an event says that a port's host works."""
+    return f'"port":{port},"state":"programmed"'.encode()
+
+
 def _created(connection: socket.socket) -> str:
     """Read a creation's answer and return the session's id."""
     answer = b""
@@ -93,14 +125,14 @@ def _created(connection: socket.socket) -> str:
     return session_id
 
 
-def _follow(server: Address, path: str, text: bytes, *, is_socket: bool) -> _Expected:
+def _follow(server: Address, path: str, *texts: bytes, is_socket: bool) -> _Expected:
     connection = _connect(server)
     connection.sendall(get_request(path, is_socket=is_socket))
-    return _Expected(connection, text)
+    return _Expected(connection, texts)
 
 
 def _read_all(expected: list[_Expected]) -> None:
-    """Read every connection up to its text, note when it was there, and hang up."""
+    """Read every connection up to its last text, note when each was there, and hang up."""
     deadline = time.monotonic() + WAIT_SECONDS
     with selectors.DefaultSelector() as selector:
         for one in expected:
@@ -110,22 +142,23 @@ def _read_all(expected: list[_Expected]) -> None:
             if not ready:
                 raise TimeoutError(f"{len(selector.get_map())} streams are not there yet")
             for key, _ in ready:
-                if _is_found(key.data):
+                if _is_done(key.data):
                     selector.unregister(key.fileobj)
     for one in expected:
         one.socket.close()
 
 
-def _is_found(one: _Expected) -> bool:
+def _is_done(one: _Expected) -> bool:
+    """Read once; tell whether all that the connection is read for has come."""
     piece = one.socket.recv(READ_BYTES)
     now = time.monotonic()
     if not piece:
         raise ConnectionError(f"it ended with {bytes(one.received[-400:])!r}")
     one.received += piece
-    if one.text not in one.received:
-        return False
-    one.found_at = now
-    return True
+    for text in one.texts:
+        if text not in one.found_at and text in one.received:
+            one.found_at[text] = now
+    return len(one.found_at) == len(one.texts)
 
 
 def _read_to_end(connection: socket.socket) -> None:

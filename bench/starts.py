@@ -8,7 +8,7 @@ import json
 import os
 import secrets
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,21 +185,23 @@ def _serving(
     platform.start()
     try:
         at = urlsplit(platform.url)
-        yield _Product(at.hostname or "", at.port or 0, session_body(cluster.image, 0), starters)
+        body = session_body(cluster.image, program(0))
+        yield _Product(at.hostname or "", at.port or 0, body, starters)
     finally:
         platform.stop()
 
 
-def session_body(image: str, flood_bytes: int) -> str:
-    """Return the POST of a session of the bench's program."""
+def session_body(image: str, text: str, ports: Sequence[int] = (), cpu: str = CPU) -> str:
+    """Return the POST of a session of one of the bench's programs."""
     return json.dumps(
         {
             "bundle": {
                 "entryRelativePath": ENTRY,
-                "files": [{"relativePath": ENTRY, "contents": program(flood_bytes)}],
+                "files": [{"relativePath": ENTRY, "contents": text}],
             },
             "env": {},
             "config": {"image": image, "pullPolicy": "missing"},
-            "limits": {"cpu": CPU},
+            "ports": [{"port": port, "protocol": "tcp"} for port in ports],
+            "limits": {"cpu": cpu},
         }
     )

@@ -1,12 +1,14 @@
-"""Show the platform at work: start it, run two examples through /v1, stop it again.
+"""Show the platform at work: start it, run examples through /v1, visit one, stop it again.
 
 `make demo` runs this. Everything happens in a folder of its own that is removed at the end; a
 platform that is running already is not touched.
 """
 
+import http.client
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +28,14 @@ LISTENING = re.compile(r"Listening on (http://\S+)")
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 ANSWERS = {"What is your name? ": "Ada", "Where are you, Ada? ": "London"}
 
+# Names below .localhost are this machine, to browsers and to curl.
+BASE_DOMAIN = "apps.localhost"
+LOOPBACK = "127.0.0.1"
+HTTP_PORT = 8080
+VISITED = "/api/hello?name=Ada"
+PUBLISHED = re.compile(rb"route (\S+) is programmed")
+REACHABLE = f"port {HTTP_PORT} is reachable".encode()
+
 
 def say(text: str = "") -> None:
     """Write a line of the demo's own."""
@@ -38,21 +48,37 @@ def heading(text: str) -> None:
     say(f"\n\x1b[1m{text}\x1b[0m" if sys.stdout.isatty() else f"\n{text}")
 
 
+def reserve_port() -> socket.socket:
+    """Hold a free port for the ingress, which the runner has to know before the ingress is there.
+
+    Where both allow it, another socket may listen at the port of one that does not.
+    """
+    reserved = socket.socket()
+    reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind((LOOPBACK, 0))
+    return reserved
+
+
 class Platform:
-    """`manage.py serve` on the embedded defaults, on a free port."""
+    """`manage.py serve` on the embedded defaults, on free ports, with public hosts."""
 
     def __init__(self, data_dir: Path) -> None:
         kept = {
             name: value
             for name, value in os.environ.items()
             # The demo shows the defaults, whatever this shell is set up for.
-            if not name.startswith(("RUNNER_", "DJANGO_"))
+            if not name.startswith(("RUNNER_", "DJANGO_", "SESSION_"))
             and name not in {"KUBECONFIG", "DATABASE_URL"}
         }
+        self._reserved = reserve_port()
+        self.ingress_port: int = self._reserved.getsockname()[1]
         settings = {
             "RUNNER_CLUSTER": "local",
             "RUNNER_DATA_DIR": str(data_dir),
             "PORT": "0",
+            "SESSION_ROUTING_BASE_DOMAIN": BASE_DOMAIN,
+            "RUNNER_LOCAL_INGRESS_PORT": str(self.ingress_port),
+            "SESSION_ROUTE_PROBE_ADDRESS": f"http://{LOOPBACK}:{self.ingress_port}",
             # Nobody picks an image here, and a machine without a network can show the rest.
             "RUNNER_BASE_IMAGE_CATALOG_ENABLED": "false",
         }
@@ -97,7 +123,68 @@ class Platform:
             self._process.kill()
             code = self._process.wait()
         self._reader.join(STOP_SECONDS)
+        self._reserved.close()
         return code
+
+
+def visit_example(platform: Platform, name: str) -> bool:
+    """Run an example that listens, ask for it under its public host, and stop it again."""
+    target = f"examples/{name}"
+    command = [sys.executable, "-m", "telorunner.cli.main", "run", target, "--url", platform.url]
+    say(f"$ telorunner run {target} --port {HTTP_PORT}")
+    with subprocess.Popen(  # noqa: S603 - this project's own program
+        [*command, "--port", str(HTTP_PORT)],
+        cwd=ROOT,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    ) as client:
+        timer = threading.Timer(RUN_SECONDS, client.kill)
+        timer.start()
+        try:
+            host = wait_until_published(client)
+            if not host:
+                say("The application or its public host did not work in time.")
+            has_answered = bool(host) and visit(host, platform.ingress_port)
+            client.terminate()
+            for line in client.stdout or ():
+                show(line)
+            return has_answered
+        finally:
+            timer.cancel()
+            client.kill()
+
+
+def wait_until_published(client: "subprocess.Popen[bytes]") -> str:
+    """Show what the client says until its application has a public host that works; return it."""
+    host, is_reachable = "", False
+    for line in client.stdout or ():
+        show(line)
+        if match := PUBLISHED.search(line):
+            host = match[1].decode()
+        is_reachable = is_reachable or REACHABLE in line
+        if host and is_reachable:
+            return host
+    return ""
+
+
+def visit(host: str, port: int) -> bool:
+    """Ask for a page of a public host, as the shown command does; say whether it was given."""
+    say(f"$ curl --resolve {host}:{port}:{LOOPBACK} 'http://{host}:{port}{VISITED}'")
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=RUN_SECONDS)
+    try:
+        connection.request("GET", VISITED, headers={"Host": f"{host}:{port}"})
+        answer = connection.getresponse()
+        say(answer.read().decode(errors="replace").rstrip())
+    finally:
+        connection.close()
+    return answer.status == http.client.OK
+
+
+def show(line: bytes) -> None:
+    """Write a line of a client."""
+    sys.stdout.write(line.decode(errors="replace").replace("\r\n", "\n"))
+    sys.stdout.flush()
 
 
 def run_example(url: str, name: str, answers: dict[str, str]) -> int:
@@ -168,18 +255,21 @@ def main() -> int:
             heading("examples/console asks; the demo types the answers")
             codes.append(run_example(url, "console", ANSWERS))
             say(f"exit code {codes[-1]}")
+            heading("examples/http-api gets a public host; the runner asks it, then the demo does")
+            has_answered = visit_example(platform, "http-api")
             heading("Stopping the platform")
         finally:
             at_signals(disregard)
             platform_code = platform.stop()
     heading(f"Done in {time.monotonic() - started:.1f} s; nothing is left running")
     say("Serve it yourself:  make run")
+    say(f"With public hosts:  SESSION_ROUTING_BASE_DOMAIN={BASE_DOMAIN} make run")
     say("The API:            http://127.0.0.1:8062/v1/health")
     say("The admin:          http://127.0.0.1:8062/admin/ - make an account to log in with:")
     say("  DJANGO_SUPERUSER_USERNAME=admin DJANGO_SUPERUSER_EMAIL=admin@example.org \\")
     say("  DJANGO_SUPERUSER_PASSWORD=... .venv/bin/python manage.py createsuperuser --noinput")
     say("The local cluster runs applications as plain processes: it is no sandbox.")
-    return 0 if codes == [0, 0] and platform_code == 0 else 1
+    return 0 if codes == [0, 0] and has_answered and platform_code == 0 else 1
 
 
 if __name__ == "__main__":

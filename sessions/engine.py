@@ -77,18 +77,23 @@ class Engine:
             await self._restore_logs()
             await self._register()
             async with asyncio.TaskGroup() as group:
-                for name, duty in self._duties(group).items():
-                    group.create_task(_keep(duty), name=f"engine-{name}")
+                tasks = {
+                    name: group.create_task(_keep(duty), name=f"engine-{name}")
+                    for name, duty in self._duties(group).items()
+                }
                 try:
                     await asyncio.Event().wait()
                 except asyncio.CancelledError:
+                    if "routes" in tasks:
+                        # What it takes away on its way out, it takes away meanwhile.
+                        tasks["routes"].cancel()
                     await self._wind_down()
                     raise
         finally:
             await self._retire()
 
     def _duties(self, group: asyncio.TaskGroup) -> dict[str, Duty]:
-        return {
+        duties: dict[str, Duty] = {
             "lease": self._renew,
             "wakes": self._listen,
             "sessions": partial(self._look_after, group),
@@ -97,6 +102,9 @@ class Engine:
             "bundles": self._drop_bundles,
             "reconciler": self._reconciler.run,
         }
+        if self._runtime.router.is_active:
+            duties["routes"] = self._runtime.router.run
+        return duties
 
     async def _restore_logs(self) -> None:
         try:

@@ -24,6 +24,12 @@ def debug(app: str, frame: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "debug", "app": app, "frame": frame}
 
 
+def route(app: str, host: str, port: int, state: str, reason: str = "") -> dict[str, Any]:
+    """Return the event that tells how a public host stands; an empty reason is left out."""
+    event = {"type": "route", "app": app, "host": host, "port": port, "state": state}
+    return {**event, "reason": reason} if reason else event
+
+
 def reachability(app: str, port: int, state: str) -> dict[str, Any]:
     """Return the event that tells whether a port can be reached: `checking` and so on."""
     return {"type": "reachability", "app": app, "port": port, "state": state}

@@ -64,6 +64,10 @@ class Session(models.Model):
     # The last progress event's phase and message, told again after a restart.
     progress_phase = models.CharField(max_length=10, blank=True)
     progress_message = models.TextField(blank=True)
+    # [{"host", "port", "state", "reason"}]: how the public hosts stand, as the stream told it last.
+    routes = models.JSONField(
+        default=list, db_default=models.Value([], models.JSONField()), blank=True
+    )
     # Sealed by telorunner.secretbox; emptied at the terminal status.
     env_sealed = models.BinaryField(default=b"", blank=True)
 

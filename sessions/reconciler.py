@@ -33,6 +33,8 @@ FORCE_AFTER = timedelta(seconds=60)
 DELETIONS_AT_ONCE = 8
 # A list that changes too much between two pages is begun anew, but not for ever.
 LIST_TRIES = 3
+# What publishes a session is taken away as a whole, whatever objects it has.
+ROUTES = "routes"
 
 Object = dict[str, Any]
 
@@ -84,7 +86,7 @@ class Reconciler:
             await asyncio.sleep(REAP_SECONDS)
 
     async def reap(self) -> None:
-        """Delete managed pods and ConfigMaps that belong to no live session.
+        """Delete managed pods, ConfigMaps and routes that belong to no live session.
 
         What cannot be deleted is tried again the next time.
 
@@ -95,11 +97,13 @@ class Reconciler:
             Unavailable: The database cannot be reached.
         """
         config_maps = await self._config_maps()
+        routed = await self._routed()
         pods = self._runtime.pods.snapshot()
         live = await store.live_ids()
         now = datetime.now(UTC)
         unclaimed = [*_unclaimed_pods(pods, live, now)]
         unclaimed += _unclaimed_config_maps(config_maps, pods, live, now)
+        unclaimed += [Unclaimed(ROUTES, one, "", one) for one in sorted(routed - live)]
         deleted = await self._delete_all(unclaimed)
         await _warn_of_strangers({one.session_id for one in deleted})
 
@@ -122,6 +126,14 @@ class Reconciler:
                 break
         return []
 
+    async def _routed(self) -> set[str]:
+        """Return the sessions that anything is published of; none where that cannot be listed."""
+        try:
+            return await self._runtime.router.session_ids()
+        except ClusterError as exc:
+            logger.warning("The public routes cannot be listed.", exc_info=exc)
+            return set()
+
     async def _delete_all(self, unclaimed: list[Unclaimed]) -> list[Unclaimed]:
         """Delete some at once, for as long as this engine may; return what was there to delete."""
         waiting = iter(unclaimed)
@@ -133,7 +145,7 @@ class Reconciler:
                 if not self._may_delete:
                     return
                 try:
-                    if await self._delete(one):
+                    if await self._take_away(one):
                         deleted.append(one)
                 except ClusterError as exc:
                     failures.append(exc)
@@ -148,6 +160,13 @@ class Reconciler:
                 exc_info=failures[0],
             )
         return deleted
+
+    async def _take_away(self, one: Unclaimed) -> bool:
+        if one.resource != ROUTES:
+            return await self._delete(one)
+        await self._runtime.router.withdraw(one.session_id)
+        logger.info("Reaped the routes of session %s.", one.session_id)
+        return True
 
     async def _delete(self, one: Unclaimed) -> bool:
         if one.resource == "configmaps" and await self._is_mounted(one.name):

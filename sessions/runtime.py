@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from routing.router import Router, inactive_router
 from sessions.bus import Bus
 from sessions.log import SessionLog
 from sessions.reachability import MAX_DIALS
@@ -46,11 +47,34 @@ class SelfUrl:
         return self._url
 
 
+class ListenPort:
+    """The port that this process answers HTTP at, known once it listens."""
+
+    def __init__(self) -> None:
+        self._port = 0
+        self._is_known = asyncio.Event()
+
+    def listening_at(self, port: int) -> None:
+        """Take the port that the server listens on."""
+        self._port = port
+        self._is_known.set()
+
+    async def get(self) -> int:
+        """Return the port, as soon as it is known."""
+        await self._is_known.wait()
+        return self._port
+
+
+def _no_router() -> Router:
+    return inactive_router("Nothing has decided on it.")
+
+
 @dataclass
 class Runtime:
     """What a running process works with; `stopping` is set when the process begins to go down.
 
-    `dials` bounds how many sockets look at once whether ports of pods can be reached.
+    `dials` bounds how many sockets look at once whether ports of pods can be reached. `router`
+    publishes ports, and is worked by the engine.
 
     `engine` is None where the process has none; `log` and `pods` are then empty.
     """
@@ -62,7 +86,9 @@ class Runtime:
     pods: Informer
     loop: asyncio.AbstractEventLoop
     engine: EngineState | None = None
+    router: Router = field(default_factory=_no_router)
     self_url: SelfUrl = field(default_factory=SelfUrl)
+    listen_port: ListenPort = field(default_factory=ListenPort)
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     dials: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_DIALS))
 

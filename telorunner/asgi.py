@@ -15,16 +15,19 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "telorunner.settings")
 # NB: this sets Django up, which the consumers' models need before they are imported.
 _django: Any = get_asgi_application()
 
+from routing.routes import WELL_KNOWN  # noqa: E402
 from sessions.consumers import EventStream, TerminalSocket, send_bundle  # noqa: E402 - see the line above
 from telorunner.conf import Settings  # noqa: E402
 from telorunner.cors import Cors, Guard  # noqa: E402
 from telorunner.errors import MethodNotAllowed  # noqa: E402
 from telorunner.health import send_alive  # noqa: E402
 from telorunner.jsonerrors import JsonErrors, answer  # noqa: E402
+from telorunner.routeproof import Proofs  # noqa: E402
 from telorunner.staticfiles import StaticFiles  # noqa: E402
 
 ALIVE_PATH = re.compile(r"/v1/health|/livez")
 EVENTS_PATH = re.compile(r"/v1/sessions/(?P<session_id>[^/]+)/events")
+RESERVED_PATH = re.compile(re.escape(WELL_KNOWN) + "/.*")
 BUNDLE_PATH = re.compile(r"/internal/bundles/(?P<session_id>[^/]+)")
 TERMINAL_PATH = re.compile(r"/v1/sessions/(?P<session_id>[^/]+)/io")
 UNKNOWN_SOCKET_CODE = 4404
@@ -35,6 +38,7 @@ def build_application(config: Settings) -> ASGIApp:
     http = _route(EVENTS_PATH, _only_get(EventStream.as_asgi()), otherwise=_django)
     http = _route(BUNDLE_PATH, _only_get(send_bundle), otherwise=http)
     http = _route(ALIVE_PATH, send_alive, otherwise=http)
+    http = _route(RESERVED_PATH, Proofs(otherwise=http), otherwise=http)
     http = JsonErrors(StaticFiles(http), is_debug=config.debug)
     http = Cors(Guard(http, config.cors_origins), config.cors_origins)
     sockets = _route(TERMINAL_PATH, TerminalSocket.as_asgi(), otherwise=_unknown_socket)

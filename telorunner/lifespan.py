@@ -1,4 +1,4 @@
-"""What lives as long as the process: cluster client, informer, log, bus, engine, tag refresher.
+"""What lives as long as the process: cluster, router, informer, log, bus, engine, tag refresher.
 
 `running()` opens them in the order in which they need each other and closes them in reverse. It
 owns the tasks of the informer, the engine and the refresher; when one of them fails, the context is
@@ -11,11 +11,15 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from catalog.refresher import Refresher
+from routing.layer import Offered, decide, needs_cluster, routing_settings
+from routing.offered import discover
+from routing.router import Router, open_router
 from sessions.bus.memory import MemoryBus
 from sessions.engine import Engine
 from sessions.log.absent import AbsentLog
 from sessions.log.memory import MemoryLog
-from sessions.runtime import Runtime, SelfUrl, installed
+from sessions.runtime import ListenPort, Runtime, SelfUrl, installed
+from telorunner import sealing
 from telorunner.conf import ClusterKind, Settings
 from telorunner.database import access
 from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
@@ -29,6 +33,9 @@ logger = logging.getLogger(__name__)
 # of the runner's own ends after it.
 ENGINE_STOP_SECONDS = 8.0
 
+# What the keys are derived for that prove an answer to be this runner's.
+_ROUTE_PROOFS = "telorunner.route-proofs.v1"
+
 
 @asynccontextmanager
 async def running(
@@ -37,19 +44,23 @@ async def running(
     """Run everything but the web server for the length of the context.
 
     `is_sole_engine` says that no other process can be alive that uses the same database. Without an
-    engine nobody watches the cluster here either: it is only asked, by probes. Failures inside the
-    block arrive in an ExceptionGroup.
+    engine nobody watches the cluster here either: it is only asked, by probes, and no way of the
+    data plane is led here; what comes to a public host's reserved path all the same is answered.
+    Failures inside the block arrive in an ExceptionGroup.
 
     Raises:
-        ConfigError: The cluster's credentials cannot be used.
+        ConfigError: The cluster's credentials cannot be used, or what publishes sessions cannot be
+            decided.
         ClusterUnavailable: The local cluster did not start.
     """
+    listen_port = ListenPort()
     try:
         async with (
             opened_cluster(config, may_start=has_engine) as cluster,
+            _opened_router(config, cluster, listen_port) as router,
             asyncio.TaskGroup() as tasks,
         ):
-            runtime = _build_runtime(config, cluster, has_engine=has_engine)
+            runtime = _build_runtime(config, cluster, router, listen_port, has_engine=has_engine)
             refresher = tasks.create_task(Refresher(config).run(), name="tag refresher")
             with installed(runtime):
                 async with AsyncExitStack() as stack:
@@ -98,6 +109,27 @@ async def opened_cluster(config: Settings, *, may_start: bool = True) -> AsyncIt
         yield await stack.enter_async_context(open_cluster(settings))
 
 
+@asynccontextmanager
+async def _opened_router(
+    config: Settings, cluster: Cluster, listen_port: ListenPort
+) -> AsyncIterator[Router]:
+    """Decide what publishes sessions, and open that."""
+    wanted = routing_settings(config)
+    offered = await discover(cluster, wanted) if needs_cluster(wanted) else Offered()
+    decision = decide(wanted, offered)
+    # Runners may share a secret key, but not a label in a namespace.
+    of_runner = f"{_ROUTE_PROOFS} {config.session_namespace} {config.managed_by}"
+    async with open_router(
+        cluster,
+        wanted,
+        decision,
+        secret=sealing.derive(of_runner),
+        listen_port=listen_port.get,
+        self_url=config.self_url,
+    ) as router:
+        yield router
+
+
 def _cluster_settings(config: Settings, kubeconfig: str) -> ClusterSettings:
     return ClusterSettings(
         kind=config.cluster,
@@ -107,7 +139,14 @@ def _cluster_settings(config: Settings, kubeconfig: str) -> ClusterSettings:
     )
 
 
-def _build_runtime(config: Settings, cluster: Cluster, *, has_engine: bool) -> Runtime:
+def _build_runtime(
+    config: Settings,
+    cluster: Cluster,
+    router: Router,
+    listen_port: ListenPort,
+    *,
+    has_engine: bool,
+) -> Runtime:
     return Runtime(
         config=config,
         # Each engine keeps what its sessions tell in its own memory.
@@ -116,7 +155,9 @@ def _build_runtime(config: Settings, cluster: Cluster, *, has_engine: bool) -> R
         cluster=cluster,
         pods=Informer(cluster, selector=managed_selector(config.managed_by)),
         loop=asyncio.get_running_loop(),
+        router=router,
         self_url=SelfUrl(config.self_url),
+        listen_port=listen_port,
     )
 
 

@@ -1,4 +1,4 @@
-"""Sealing with the process's own keys: Django's secret key, and the fallbacks of a rotation."""
+"""The process's own keys: Django's secret key, and the fallbacks of a rotation."""
 
 from django.conf import settings
 
@@ -17,6 +17,11 @@ def unseal(sealed: bytes) -> bytes:
         secretbox.CannotOpen: None of the keys fits, or the bytes were changed.
     """
     return secretbox.open(sealed, _keys())
+
+
+def derive(purpose: str) -> bytes:
+    """Return a key for one purpose, the same in every process that has the secret key."""
+    return secretbox.derive(settings.SECRET_KEY, purpose.encode())
 
 
 def _keys() -> list[str]:

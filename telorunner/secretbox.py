@@ -44,13 +44,16 @@ def open(sealed: bytes, secret_keys: Sequence[str]) -> bytes:
 
 
 def _box(secret_keys: Sequence[str]) -> MultiFernet:
-    return MultiFernet([Fernet(_derive(key)) for key in secret_keys])
+    keys = (base64.urlsafe_b64encode(derive(key, _PURPOSE)) for key in secret_keys)
+    return MultiFernet([Fernet(key) for key in keys])
 
 
-def _derive(secret_key: str) -> bytes:
-    """Derive a Fernet key. A secret key is long and random, so no password stretching is needed.
+def derive(secret_key: str, purpose: bytes) -> bytes:
+    """Derive a key of 32 bytes that serves one purpose.
+
+    A secret key is long and random, so no password stretching is needed.
 
     Source: https://www.rfc-editor.org/rfc/rfc5869
     """
-    hkdf = HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=_PURPOSE)
-    return base64.urlsafe_b64encode(hkdf.derive(secret_key.encode()))
+    hkdf = HKDF(algorithm=SHA256(), length=_KEY_BYTES, salt=None, info=purpose)
+    return hkdf.derive(secret_key.encode())

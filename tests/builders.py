@@ -7,6 +7,7 @@ from typing import Any
 
 from django.utils import timezone
 
+from routing.router import Router, inactive_router
 from sessions import bundles
 from sessions.bus.memory import MemoryBus
 from sessions.log.memory import MemoryLog
@@ -29,7 +30,9 @@ def make_settings(**overrides: Any) -> Settings:
     return Settings.model_construct(**{**defaults, "image": IMAGE, **overrides})
 
 
-def make_runtime(config: Settings, *, cluster: Any = None, pods: Any = None) -> Runtime:
+def make_runtime(
+    config: Settings, *, cluster: Any = None, pods: Any = None, router: Router | None = None
+) -> Runtime:
     """Return a runtime on the running loop; what is None must not be asked for anything."""
     return Runtime(
         config=config,
@@ -38,6 +41,7 @@ def make_runtime(config: Settings, *, cluster: Any = None, pods: Any = None) -> 
         cluster=cluster,
         pods=pods,
         loop=asyncio.get_running_loop(),
+        router=router or inactive_router("Nothing is published."),
     )
 
 

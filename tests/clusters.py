@@ -71,12 +71,18 @@ class ClusterUnderTest:
 
 
 @contextmanager
-def local_cluster(data_dir: Path, script: Path = MANAGE) -> Iterator[ClusterUnderTest]:
-    """Run the local cluster in a process of its own, as late as a kubelet with what it reports."""
+def local_cluster(
+    data_dir: Path, script: Path = MANAGE, **variables: str
+) -> Iterator[ClusterUnderTest]:
+    """Run the local cluster in a process of its own, as late as a kubelet with what it reports.
+
+    `variables` are more of its environment.
+    """
     environment = {
         "RUNNER_CLUSTER": "local",
         "RUNNER_DATA_DIR": str(data_dir),
         "RUNNER_LOCAL_KUBELET_DELAYS": "true",
+        **variables,
         "PATH": f"{KERNEL_DIR}:{os.environ['PATH']}",
     }
     process = Process("runcluster", environment=environment, script=script)

@@ -27,9 +27,10 @@ NAMESPACE = "sessions"
 MANAGED_BY = "fake-runner"
 TOKEN = "a-fake-token"
 _PATH = re.compile(
-    r"/apis?/(?:[^/]+/)?v1(?:/namespaces/(?P<ns>[^/]+)(?=/))?"
+    r"/apis?/(?:[^/]+/)?v1(?:beta1)?(?:/namespaces/(?P<ns>[^/]+)(?=/))?"
     r"/(?P<resource>[a-z]+)(?:/(?P<name>[^/]+))?(?:/(?P<sub>[a-z]+))?"
 )
+_VERBS = {"POST": "create", "DELETE": "delete", "PATCH": "patch", "PUT": "update"}
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class FakeApi:
         match = _PATH.fullmatch(request.path)
         parts = match.groupdict() if match else {}
         name, sub = parts.get("name") or "", parts.get("sub")
-        verb = {"POST": "create", "DELETE": "delete", "PATCH": "patch"}.get(request.method, "get")
+        verb = _VERBS.get(request.method, "get")
         if sub in ("log", "attach"):
             verb = sub
         elif match and verb == "get" and not name:
@@ -182,6 +183,22 @@ class FakeApi:
         labels = metadata.pop("labels")
         rest = {key: value for key, value in (thing | seen.body).items() if key != "metadata"}
         changed = self.put(seen.name, seen.resource, labels=labels, metadata=metadata, **rest)
+        return web.json_response(changed)
+
+    async def _update(self, request: web.Request, seen: Seen) -> web.StreamResponse:
+        thing = self.objects[seen.resource].get(seen.name)
+        if thing is None:
+            return status_answer(404, "NotFound")
+        metadata = dict(seen.body["metadata"])
+        version = metadata.pop("resourceVersion", None)
+        if version not in (None, thing["metadata"]["resourceVersion"]):
+            return status_answer(409, "Conflict")
+        name, labels = metadata.pop("name"), metadata.pop("labels", {})
+        rest = {key: value for key, value in seen.body.items() if key not in ("metadata", "status")}
+        if "status" in thing:
+            # Only a request for the status itself changes that.
+            rest["status"] = thing["status"]
+        changed = self.put(name, seen.resource, labels=labels, metadata=metadata, **rest)
         return web.json_response(changed)
 
     async def _delete(self, request: web.Request, seen: Seen) -> web.StreamResponse:

@@ -4,6 +4,7 @@ from typing import Any
 
 from catalog.cache import current_offer
 from catalog.offer import Offer
+from sessions import runtime
 from telorunner.conf import Settings
 from telorunner.errors import InvalidConfig
 from telorunner.values.pullpolicy import PullPolicy
@@ -25,15 +26,17 @@ def capabilities(config: Settings) -> dict[str, Any]:
     """Return the body of GET /v1/capabilities, resolved anew at each call.
 
     Raises:
+        Stopping: The process is going down.
         Unavailable: The database cannot be reached.
     """
     offer = current_offer(config)
+    has_routes = runtime.current().router.is_active
     body: dict[str, Any] = {
         "displayName": config.display_name,
         "description": config.description,
         "config": {"schema": _config_schema(offer, config)},
         # Nothing runs watch sessions yet.
-        "features": features(offer, is_watch_enabled=False),
+        "features": features(offer, has_routes=has_routes, is_watch_enabled=False),
     }
     if offer.terms is not None:
         body["terms"] = offer.terms.to_json()
@@ -42,9 +45,13 @@ def capabilities(config: Settings) -> dict[str, Any]:
     return body
 
 
-def features(offer: Offer, *, is_watch_enabled: bool) -> dict[str, Any]:
+def features(offer: Offer, *, has_routes: bool, is_watch_enabled: bool) -> dict[str, Any]:
     """Return what sessions can have here; agents are apps that serve watch sessions at a port."""
-    found: dict[str, Any] = {"io": ["tty", "streams"], "ports": False, "watch": is_watch_enabled}
+    found: dict[str, Any] = {
+        "io": ["tty", "streams"],
+        "ports": has_routes,
+        "watch": is_watch_enabled,
+    }
     agents = [app.name for app in offer.apps.values() if app.port is not None]
     if is_watch_enabled and agents:
         found["agents"] = agents

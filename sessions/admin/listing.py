@@ -28,7 +28,7 @@ MAX_COUNTED = 5000
 
 _ID_START = re.compile(f"[{ID_ALPHABET}]{{1,{ID_LENGTH}}}", re.ASCII)
 # Columns that are not looked at for a list.
-_LEFT_OUT = ("env_sealed", "spec", "endpoints", "progress_message")
+_LEFT_OUT = ("env_sealed", "spec", "endpoints", "routes", "progress_message")
 
 
 class BoundedPaginator(_Paginator):

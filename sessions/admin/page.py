@@ -74,14 +74,17 @@ class SessionPage:
 
     @admin.display(description="ports")
     def ports(self, session: Session) -> SafeString | str:
-        """Return the declared ports, and where they are while the session runs."""
-        told = session.endpoints if session.status == StatusKind.RUNNING else []
-        where = {
-            (one["port"], one["protocol"]): one.get("url") or f"{one['host']}:{one['port']}"
-            for one in told
+        """Return the declared ports, and while the session runs their public hosts' state."""
+        is_running = session.status == StatusKind.RUNNING
+        urls = {
+            (one["port"], one["protocol"]): one["url"]
+            for one in (session.endpoints if is_running else ())
+            if "url" in one
         }
+        states = {one["port"]: wording.route_state(one) for one in session.routes}
         return _lines(
-            f"{app.name}: {port.port}/{port.protocol}{_at(where.get((port.port, port.protocol)))}"
+            f"{app.name}: {port.port}/{port.protocol}"
+            f"{_at(urls.get((port.port, port.protocol)), states.get(port.port))}"
             for app in _spec(session).apps
             for port in app.ports
         )
@@ -179,8 +182,10 @@ def _spec(session: Session) -> SessionSpec:
     return SessionSpec.from_json(session.id, session.mode, session.spec)
 
 
-def _at(address: str | None) -> str:
-    return f" at {address}" if address else ""
+def _at(url: str | None, state: str | None) -> str:
+    if url is None:
+        return ""
+    return f" at {url}, {state or wording.UNKNOWN_ROUTE}"
 
 
 def _lines(lines: Iterable[str]) -> SafeString | str:

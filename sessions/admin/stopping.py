@@ -34,7 +34,7 @@ def confirmed_ids(request: HttpRequest) -> list[str]:
 
 def live_among(rows: QuerySet[Session]) -> list[Session]:
     """Return the sessions that can still be stopped, newest first, as many as go at once."""
-    live = rows.filter(status__in=sorted(LIVE)).defer("env_sealed", "spec", "endpoints")
+    live = rows.filter(status__in=sorted(LIVE)).defer("env_sealed", "spec", "endpoints", "routes")
     return list(live[:MAX_STOPPED_AT_ONCE])
 
 

@@ -3,12 +3,14 @@
 Everything of a client's in them is escaped, and long text is cut.
 """
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from django.utils import timezone
 from django.utils.html import format_html
 from django.utils.safestring import SafeString
 
+from routing.router import RouteState
 from sessions.models import Session
 from sessions.states import StatusKind
 
@@ -25,6 +27,13 @@ _MARKS = {
 }
 # An exit code other than zero is no failure of the runner's, but staff look for it.
 _EXITED_BADLY = "!"
+
+UNKNOWN_ROUTE = "not published yet"
+_ROUTE_STATES = {
+    RouteState.PENDING: "not known yet whether it works",
+    RouteState.PROGRAMMED: "works",
+    RouteState.UNPROGRAMMED: "does not work, or nobody can tell",
+}
 
 _UNITS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 _BYTE_UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
@@ -70,6 +79,12 @@ def cut(text: str) -> str:
     # Only as much is looked at as may be shown, however long the text is.
     line = " ".join(text[: MAX_REASON_LENGTH * 4].split())
     return line if len(line) <= MAX_REASON_LENGTH else f"{line[:MAX_REASON_LENGTH]}…"
+
+
+def route_state(route: Mapping[str, str]) -> str:
+    """Return how a public host stands: its state in words, and why."""
+    words = f"{route['state']} ({_ROUTE_STATES[RouteState(route['state'])]})"
+    return f"{words}: {route['reason']}" if route["reason"] else words
 
 
 def age(session: Session) -> str:

@@ -52,13 +52,29 @@ IO_MODE: Schema = {
     "description": "`tty`: one terminal; `streams`: stdout and stderr apart, no size.",
 }
 
+HOST_EXAMPLE = "8080-k3v7q2m5xabc.apps.example.com"
+
 _ENDPOINT = record(
     {
-        "host": {"type": "string", "description": "Empty: the client knows where the runner is."},
+        "host": {
+            "type": "string",
+            "description": "The public host of the port; empty: there is none.",
+            "examples": [HOST_EXAMPLE],
+        },
         "port": PORT_NUMBER,
         "protocol": {"type": "string", "enum": [str(protocol) for protocol in Protocol]},
+        "url": {
+            "type": "string",
+            "format": "uri",
+            "description": "The public URL, where there is a public host.",
+            "examples": [f"https://{HOST_EXAMPLE}"],
+        },
     },
-    description="A port that the running application was started with.",
+    optional=("url",),
+    description=(
+        "A port that the running application was started with. tcp ports have a public host where "
+        "`features.ports` of the capabilities is true."
+    ),
 )
 
 _SESSION_CREATED = record(

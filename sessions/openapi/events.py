@@ -1,6 +1,14 @@
 """The event stream: the statuses a session has, and the events that tell of it."""
 
-from sessions.openapi.answers import PORT_NUMBER, Schema, one_of, record, reference
+from routing.router import RouteState
+from sessions.openapi.answers import (
+    HOST_EXAMPLE,
+    PORT_NUMBER,
+    Schema,
+    one_of,
+    record,
+    reference,
+)
 from sessions.reachability import Reachability
 from sessions.states import Phase
 
@@ -76,6 +84,35 @@ EVENTS: dict[str, Schema] = {
             "state": {"type": "string", "enum": [str(state) for state in Reachability]},
         },
         description="Whether a declared tcp port takes connections; never before `running`.",
+    ),
+    "RouteEvent": record(
+        {
+            "type": {"const": "route"},
+            "app": _APP_NAME,
+            "host": {"type": "string", "minLength": 1, "examples": [HOST_EXAMPLE]},
+            "port": PORT_NUMBER,
+            "state": {
+                "type": "string",
+                "enum": [str(state) for state in RouteState],
+                "description": (
+                    "`pending`: it is not known yet whether the host leads to the application; "
+                    "`programmed`: it does; `unprogrammed`: it does not, or nobody can tell."
+                ),
+            },
+            "reason": {
+                "type": "string",
+                "minLength": 1,
+                "description": (
+                    "Why it is `unprogrammed`, for people; begins with `dns:`, `connect:`, "
+                    "`tls:`, `gateway:` or `backend:` where the runner asked the host itself."
+                ),
+            },
+        },
+        optional=("reason",),
+        description=(
+            "Whether a public host leads to the application; never before `running`, and again "
+            "whenever that changes. It never ends a session."
+        ),
     ),
 }
 

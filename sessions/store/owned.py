@@ -4,7 +4,7 @@ Every write names the fence it was made under: after a take-over the row has a h
 write changes nothing.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -31,7 +31,8 @@ class OwnedSession:
     """A live session as its owner takes it up.
 
     `env` is unsealed and never shows in a repr; None: it was sealed with a key that is gone.
-    `stop_requested_at` is when somebody first asked to stop it, None if nobody has.
+    `stop_requested_at` is when somebody first asked to stop it, None if nobody has. `is_published`
+    says that an owner has noted public hosts of it.
     """
 
     spec: SessionSpec
@@ -46,6 +47,7 @@ class OwnedSession:
     output_numbers: int
     progress: tuple[Phase, str] | None
     endpoints: tuple[Mapping[str, Any], ...]
+    is_published: bool = False
 
     @property
     def is_stop_requested(self) -> bool:
@@ -72,6 +74,7 @@ async def load(engine_id: str, session_id: str) -> OwnedSession | None:
         output_numbers=row.output_numbers,
         progress=progress,
         endpoints=status_of(row).endpoints,
+        is_published=bool(row.routes),
     )
 
 
@@ -151,6 +154,19 @@ async def record_progress(session_id: str, fence: int, phase: Phase, message: st
     return await awrite(
         _update, session_id, fence, progress_phase=phase, progress_message=storable(message)
     )
+
+
+async def record_endpoints(
+    session_id: str, fence: int, endpoints: Sequence[Mapping[str, Any]]
+) -> bool:
+    """Correct where a running session's ports are; False: the fence is stale."""
+    return await awrite(_update, session_id, fence, endpoints=[dict(one) for one in endpoints])
+
+
+async def record_routes(session_id: str, fence: int, routes: Sequence[Mapping[str, Any]]) -> bool:
+    """Remember how a session's public hosts stand, for staff; False: the fence is stale."""
+    told = [{**one, "reason": storable(one["reason"])} for one in routes]
+    return await awrite(_update, session_id, fence, routes=told)
 
 
 async def reserve_numbers(session_id: str, fence: int, *, events: int, output: int) -> bool:

@@ -15,6 +15,7 @@ from sessions.pods.hardening import GRACE_SECONDS
 from sessions.pods.run import object_name
 from sessions.spec import STOPPED, Status
 from sessions.states import Delivery, Phase, StatusKind
+from sessions.supervisor.routing import withdraw
 from sessions.supervisor.session import Session
 from sessions.supervisor.start import is_own
 from telorunner import aio
@@ -33,6 +34,9 @@ CLEAN_UP_SECONDS = 30.0
 class Drain(Protocol):
     """What may still bring something of a container that has ended: terminal and network."""
 
+    async def end_routes(self) -> None:
+        """Publish nothing more, and tell nothing more of public routes."""
+
     async def drain(self) -> None:
         """Return once it is all in the log, or cannot be had; bounded."""
 
@@ -47,6 +51,10 @@ async def finish(
     Raises:
         StaleFence: Another engine owns the session by now.
     """
+    if outlets is not None:
+        # NB: first. Routes go with the pod, which is no news of theirs, and one that is made from
+        # now on might be left.
+        await outlets.end_routes()
     if session.stop_asked.is_set():
         status = STOPPED
     if status.kind is StatusKind.STOPPED:
@@ -79,12 +87,13 @@ async def _remove(session: Session, subscription: Subscription) -> None:
 
 
 async def clean_up(session: Session) -> None:
-    """Delete the session's pod and ConfigMap, trying again for a while."""
+    """Delete the session's pod, ConfigMap and routes, trying again for a while."""
     try:
         async with asyncio.timeout(CLEAN_UP_SECONDS):
             await session.owner.lease.wait_held()
             await _insist(session, _delete_pod)
             await _insist(session, _delete_config_map)
+            await _insist(session, withdraw)
     except TimeoutError:
         logger.warning("The session's objects are left to the reaper.", extra=session.log_extra)
 

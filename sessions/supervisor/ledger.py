@@ -6,6 +6,8 @@ above everything that clients may have seen. A database that is away delays note
 
 import asyncio
 import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sessions import store
 from sessions.log import Starts, Writer
@@ -42,6 +44,8 @@ class Ledger:
         self._reserved_events = self._reserved_output = -1
         self._pod: tuple[str, str] | None = None
         self._progress: tuple[Phase, str] | None = None
+        self._endpoints: Sequence[Mapping[str, Any]] | None = None
+        self._routes: Sequence[Mapping[str, Any]] | None = None
         self._news = asyncio.Event()
         # The first blocks are reserved at once.
         self._news.set()
@@ -54,6 +58,16 @@ class Ledger:
     def note_progress(self, phase: Phase, message: str) -> None:
         """Note what was said last."""
         self._progress = (phase, message)
+        self._news.set()
+
+    def note_endpoints(self, endpoints: Sequence[Mapping[str, Any]]) -> None:
+        """Note where the ports are, where the row says otherwise."""
+        self._endpoints = endpoints
+        self._news.set()
+
+    def note_routes(self, routes: Sequence[Mapping[str, Any]]) -> None:
+        """Note how the public hosts stand."""
+        self._routes = routes
         self._news.set()
 
     def note_event(self, number: int) -> None:
@@ -108,9 +122,19 @@ class Ledger:
                 self._check(await store.record_progress(self._session_id, self._fence, *progress))
                 if self._progress == progress:
                     self._progress = None
+            await self._write_network()
         except BaseException:
             self._news.set()
             raise
+
+    async def _write_network(self) -> None:
+        if (endpoints := self._endpoints) is not None:
+            self._check(await store.record_endpoints(self._session_id, self._fence, endpoints))
+            self._endpoints = None
+        if (routes := self._routes) is not None:
+            self._check(await store.record_routes(self._session_id, self._fence, routes))
+            if self._routes is routes:
+                self._routes = None
 
     async def _reserve(self) -> None:
         events, output = self._used_events + EVENT_BLOCK, self._used_output + OUTPUT_BLOCK

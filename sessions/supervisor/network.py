@@ -1,4 +1,4 @@
-"""What the runner does over the network of a session's pod: debug relay, and looking at its ports.
+"""What the runner does about the network of a session's pod: debug relay, and all about its ports.
 
 `open_network()` owns the tasks. They begin once clients know that the session runs, and end before
 they learn how it ended. Each is a helper that may fail: then it says nothing more, and the session
@@ -7,21 +7,24 @@ goes on. Only the address in the pod's own status is ever dialled.
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from sessions import events, reachability, sse
 from sessions.debug_relay import DebugRelay, DebugTarget, Frame
 from sessions.pods.run import INSPECT_PORT, object_name
 from sessions.reachability import Reachability, ReachabilityTarget
-from sessions.states import Phase, Protocol
+from sessions.states import Phase
+from sessions.supervisor.endpoints import tcp_ports
 from sessions.supervisor.podview import PodView
+from sessions.supervisor.routing import Routing, is_routed, was_routed
 from sessions.supervisor.session import Session
 from telorunner import aio
 from telorunner.errors import StaleFence
 
 logger = logging.getLogger(__name__)
+
+Helper = Callable[[], Awaitable[None]]
 
 LOSS = "Debug frames that are larger than 64 KiB or nested too deeply are left out"
 
@@ -33,9 +36,9 @@ class Network:
         self._session = session
         self._view = view
         self._app = session.app.name
-        self._ports = tuple(
-            dict.fromkeys(port.port for port in session.app.ports if port.protocol is Protocol.TCP)
-        )
+        self._ports = tcp_ports(session.row.spec)
+        self._routing = Routing(session, view)
+        self._routing_task: asyncio.Task[None] | None = None
         self._located = asyncio.Event()
         self._pod_address = ""
         self._states: dict[int, Reachability] = {}
@@ -46,17 +49,28 @@ class Network:
 
     def start(self, group: asyncio.TaskGroup) -> None:
         """Start what this session needs; nothing where it has neither ports nor a debug stream."""
-        helpers: dict[str, Coroutine[Any, Any, None]] = {}
+        helpers: dict[str, Helper] = {}
         if self._ports:
-            helpers["reachability"] = self._look_at_ports()
+            helpers["reachability"] = self._look_at_ports
         if self._session.row.spec.is_inspected:
-            helpers["debug"] = self._relay_debug()
+            helpers["debug"] = self._relay_debug
         if helpers:
-            helpers["address"] = self._find_address()
+            helpers["address"] = self._find_address
         for name, helper in helpers.items():
-            guarded = self._guard(name, helper)
-            task = group.create_task(guarded, name=f"{name}-{self._session.session_id}")
-            self._tasks.append(task)
+            self._tasks.append(self._start(group, name, helper))
+        if is_routed(self._session) or was_routed(self._session):
+            self._routing_task = self._start(group, "routing", self._routing.run)
+            self._tasks.append(self._routing_task)
+
+    def _start(self, group: asyncio.TaskGroup, name: str, helper: Helper) -> "asyncio.Task[None]":
+        guarded = self._guard(name, helper)
+        return group.create_task(guarded, name=f"{name}-{self._session.session_id}")
+
+    async def end_routes(self) -> None:
+        """Publish nothing more, and tell nothing more of public routes."""
+        self._routing.close()
+        if self._routing_task is not None:
+            await aio.stop(self._routing_task)
 
     async def drain(self) -> None:
         """Take in the last debug frames, within a bound, and end: nothing more is told."""
@@ -68,9 +82,9 @@ class Network:
         """End at once."""
         await aio.stop(*self._tasks)
 
-    async def _guard(self, name: str, helper: Coroutine[Any, Any, None]) -> None:
+    async def _guard(self, name: str, helper: Helper) -> None:
         try:
-            await helper
+            await helper()
         except* StaleFence:
             raise
         except* Exception:
@@ -119,8 +133,11 @@ class Network:
         """Tell how the session stands, before frames push that out of the log's ring."""
         self._debug_bytes = next_bytes
         await self._session.tell_again()
-        for port, state in self._states.items():
+        # News may come meanwhile: what is told is the newest.
+        for port in list(self._states):
+            state = self._states[port]
             await self._session.publish(events.reachability(self._app, port, state))
+        await self._routing.tell_again()
 
     async def _tell_loss(self) -> None:
         await self._session.say(LOSS, Phase.BOOT)

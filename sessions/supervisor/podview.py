@@ -31,6 +31,12 @@ class PodView:
         return failures.has_terminated(pod) or failures.outcome(pod) is not None
 
     @property
+    def is_ending(self) -> bool:
+        """Whether the container has ended, or the pod is gone or about to go."""
+        pod = self._own(self._subscription.object)
+        return self.is_terminated or (pod is not None and is_ending(pod))
+
+    @property
     def is_attach_worth_trying(self) -> bool:
         """Whether the container may run before the pod's status says so."""
         pod = self._own(self._subscription.object)
@@ -56,3 +62,9 @@ class PodView:
 
     def _own(self, pod: Pod | None) -> Pod | None:
         return pod if pod is not None and pod["metadata"].get("uid") == self._uid else None
+
+
+def is_ending(pod: Pod) -> bool:
+    """Tell whether a pod's container has ended, or somebody has deleted the pod."""
+    has_ended = failures.has_terminated(pod) or failures.outcome(pod) is not None
+    return has_ended or reading.deletion_asked_at(pod) is not None

@@ -133,6 +133,10 @@ class _Outlets:
     terminal: Terminal
     network: Network
 
+    async def end_routes(self) -> None:
+        """Publish nothing more, and tell nothing more of public routes."""
+        await self.network.end_routes()
+
     async def drain(self) -> None:
         """Return once it is all in the log, or cannot be had; bounded."""
         await self.terminal.drain()

@@ -16,6 +16,7 @@ from sessions.pods.reading import Pod, deletion_asked_at, deletion_grace
 from sessions.pods.run import object_name
 from sessions.spec import STOPPED, Status, failed
 from sessions.states import Phase, StatusKind
+from sessions.supervisor.endpoints import build_endpoints
 from sessions.supervisor.session import Session
 from sessions.supervisor.start import START_SECONDS
 from telorunner.errors import ClusterError, ObjectNotFound
@@ -181,8 +182,7 @@ class Watch:
         if session.status is not StatusKind.STARTING:
             return
         if self._is_proved(pod):
-            ports = session.app.ports
-            endpoints = tuple({"host": "", **port.to_json()} for port in ports)
+            endpoints = build_endpoints(session.row.spec, session.runtime.router)
             await session.advance(Status(StatusKind.RUNNING, endpoints=endpoints))
             return
         step = progress.step(pod) if pod is not None else None

@@ -14,6 +14,7 @@ from sessions.log import Starts
 from sessions.spec import STOPPED, App, Status
 from sessions.states import Phase, StatusKind
 from sessions.store import OwnedSession
+from sessions.supervisor.endpoints import note_endpoints
 from sessions.supervisor.ledger import CountingWriter, Ledger, starts_after
 from sessions.supervisor.ownership import Owner
 from telorunner import aio
@@ -216,4 +217,5 @@ async def open_session(owner: Owner, row: OwnedSession) -> Session:
         starts = Starts(output=dict.fromkeys(apps, 0))
     writer = await owner.runtime.log.open(row.spec.session_id, fence=row.fence, starts=starts)
     ledger = Ledger(row.spec.session_id, row.fence, starts=starts)
+    row = note_endpoints(row, owner.runtime.router, ledger)
     return Session(owner, row, CountingWriter(writer, ledger), ledger)

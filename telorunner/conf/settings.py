@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import SettingsConfigDict
 
 from telorunner.conf.catalog import SeededApps
+from telorunner.conf.routing import RoutingVariables
 from telorunner.conf.types import (
     Bytes,
     CommaList,
@@ -51,7 +52,7 @@ class ClusterKind(StrEnum):
     IN_CLUSTER = "in-cluster"
 
 
-class Settings(BaseSettings):
+class Settings(RoutingVariables):
     """Everything an operator can set by environment; a field's alias is its variable."""
 
     model_config = SettingsConfigDict(
@@ -163,6 +164,14 @@ class Settings(BaseSettings):
     local_images: Commands = Field(default={}, validation_alias="RUNNER_LOCAL_IMAGES")
     local_kubelet_delays: Flag = Field(
         default=False, validation_alias="RUNNER_LOCAL_KUBELET_DELAYS"
+    )
+    local_gateway_api: Flag = Field(default=False, validation_alias="RUNNER_LOCAL_GATEWAY_API")
+    local_ingress: Flag = Field(default=True, validation_alias="RUNNER_LOCAL_INGRESS")
+    local_ingress_port: Annotated[Integer, Field(ge=0, le=65535)] = Field(
+        default=0, validation_alias="RUNNER_LOCAL_INGRESS_PORT"
+    )
+    local_ingress_tls_port: Annotated[Integer, Field(ge=0, le=65535)] = Field(
+        default=0, validation_alias="RUNNER_LOCAL_INGRESS_TLS_PORT"
     )
 
     data_dir: Path = Field(default=PROJECT_DIR / "var", validation_alias="RUNNER_DATA_DIR")

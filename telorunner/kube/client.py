@@ -83,6 +83,8 @@ class Cluster:
         """
         self.namespace = settings.namespace
         self.managed_by = settings.managed_by
+        # Which version of the Gateway API this cluster is asked for; boot finds out.
+        self.gateway_version = "v1"
         self._credentials = credentials
         self._configuration = credentials.configuration
         try:
@@ -94,6 +96,12 @@ class Cluster:
         # The client would make its session at the first request of its own, which never comes.
         self._session = self._open_session(REQUEST_CONNECTIONS)
         self._attach_session = self._open_session(UNLIMITED_CONNECTIONS)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the API server."""
+        url = URL(self._configuration.host)
+        return url.host or "", url.port or 443
 
     async def close(self) -> None:
         """Close both pools and what is still open on them."""

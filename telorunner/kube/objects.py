@@ -1,4 +1,4 @@
-"""Create, read, list, patch and delete Kubernetes objects as plain JSON; names of labels.
+"""Create, read, list, patch, replace and delete Kubernetes objects as plain JSON.
 
 Only objects of the session namespace and the few cluster-wide kinds that the runner reads. Nothing
 here decides or retries.
@@ -26,18 +26,29 @@ _NAMESPACED = {
     "secrets": "/api/v1",
     "services": "/api/v1",
     "events": "/api/v1",
+    "endpointslices": "/apis/discovery.k8s.io/v1",
+    "ingresses": "/apis/networking.k8s.io/v1",
 }
 _CLUSTER_WIDE = {
     "namespaces": "/api/v1",
     "runtimeclasses": "/apis/node.k8s.io/v1",
+    "ingressclasses": "/apis/networking.k8s.io/v1",
 }
+# What is served in one of several versions: `Cluster.gateway_version` says which to use.
+_OF_GATEWAY_API = frozenset({"httproutes"})
+
+GATEWAY_GROUP = "gateway.networking.k8s.io"
 
 
 def collection_path(cluster: Cluster, resource: str) -> str:
     """Return the quoted path of all objects of a resource that the runner may see."""
     if resource in _CLUSTER_WIDE:
         return f"{_CLUSTER_WIDE[resource]}/{resource}"
-    return f"{_NAMESPACED[resource]}/namespaces/{quote(cluster.namespace, safe='')}/{resource}"
+    if resource in _OF_GATEWAY_API:
+        prefix = f"/apis/{GATEWAY_GROUP}/{cluster.gateway_version}"
+    else:
+        prefix = _NAMESPACED[resource]
+    return f"{prefix}/namespaces/{quote(cluster.namespace, safe='')}/{resource}"
 
 
 def object_path(cluster: Cluster, resource: str, name: str) -> str:
@@ -119,6 +130,20 @@ async def patch(
     path = object_path(cluster, resource, name)
     content_type = "application/merge-patch+json"
     return await cluster.request(Call("PATCH", path, body=merge_patch, content_type=content_type))
+
+
+async def replace(cluster: Cluster, resource: str, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Put a whole object in the place of the one of its name, and return it as stored.
+
+    With a `resourceVersion` in it, only that very state is replaced.
+
+    Raises:
+        ObjectNotFound: There is none of that name.
+        Conflict: It has been changed since that state.
+        ClusterError: The API refused or did not answer.
+    """
+    path = object_path(cluster, resource, manifest["metadata"]["name"])
+    return await cluster.request(Call("PUT", path, body=manifest))
 
 
 async def delete_if_exists(

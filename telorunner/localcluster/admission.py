@@ -9,8 +9,9 @@ Source: https://kubernetes.io/docs/reference/access-authn-authz/admission-contro
 
 from typing import Any
 
-from telorunner.localcluster import limitranges, podsecurity, quota, statuses
+from telorunner.localcluster import limitranges, networkdefaults, podsecurity, quota, statuses
 from telorunner.localcluster.defaulting import PRIORITIES, new_pod_status
+from telorunner.localcluster.networkwarnings import warnings_of
 from telorunner.localcluster.resources import KINDS_BY_PLURAL, ResourceKind
 from telorunner.localcluster.store import Store
 
@@ -43,12 +44,23 @@ def check_namespace(store: Store, kind: ResourceKind, namespace: str, name: str)
     raise refused
 
 
-def mutate(store: Store, namespace: str, pod: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a new pod with what its namespace and its classes bring; `name` is for refusals.
+def mutate(
+    store: Store, kind: ResourceKind, namespace: str, obj: dict[str, Any], name: str
+) -> dict[str, Any]:
+    """Return a new object with what its namespace and its classes bring; `name` is for refusals.
 
     Raises:
-        StoreError: 403, its service account, priority class or runtime class is not there.
+        StoreError: 403, a pod's service account, priority class or runtime class is not there.
     """
+    match kind.plural:
+        case "ingresses":
+            return networkdefaults.with_default_class(store, obj)
+        case "pods":
+            return _mutate_pod(store, namespace, obj, name)
+    return obj
+
+
+def _mutate_pod(store: Store, namespace: str, pod: dict[str, Any], name: str) -> dict[str, Any]:
     for limit_range in store.list("limitranges", namespace)[0]:
         pod = limitranges.fill_in(limit_range, pod)
     account = pod["spec"]["serviceAccountName"]
@@ -109,7 +121,7 @@ def validate(store: Store, kind: ResourceKind, namespace: str, obj: dict[str, An
         warnings = _check_pod_security(store, namespace, obj)
     if kind.namespaced:
         _check_quotas(store, kind, namespace, obj)
-    return warnings
+    return [*warnings, *warnings_of(kind.plural, obj)]
 
 
 def validate_update(
@@ -117,11 +129,16 @@ def validate_update(
 ) -> list[str]:
     """Check a change of a namespace's own rules and return warnings about the pods in it.
 
+    A Service may need more of a quota than it did, and what routes traffic is warned of as when it
+    was new.
+
     Raises:
-        StoreError: 422, its labels set no rules that there are.
+        StoreError: 422, its labels set no rules that there are; 403, a quota forbids it.
     """
+    if kind.plural == "services":
+        _check_quotas(store, kind, new["metadata"]["namespace"], new, old)
     if kind.plural != "namespaces":
-        return []
+        return warnings_of(kind.plural, new)
     _check_labels(new)
     had, has = (
         podsecurity.demand(one["metadata"].get("labels") or {}, podsecurity.ENFORCE)
@@ -157,7 +174,14 @@ def _check_pod_security(store: Store, namespace: str, pod: dict[str, Any]) -> li
     return [] if warned is None else [f"would violate {warned}"]
 
 
-def _check_quotas(store: Store, kind: ResourceKind, namespace: str, obj: dict[str, Any]) -> None:
+def _check_quotas(
+    store: Store,
+    kind: ResourceKind,
+    namespace: str,
+    obj: dict[str, Any],
+    old: dict[str, Any] | None = None,
+) -> None:
+    """Check an object against its namespace's quotas; one that was there counts by what it adds."""
     name = obj["metadata"]["name"]
     interested = []
     for found in store.list("resourcequotas", namespace)[0]:
@@ -176,6 +200,11 @@ def _check_quotas(store: Store, kind: ResourceKind, namespace: str, obj: dict[st
             if quota.is_in_scope(found, kind, one)
         ]
         asked = {entry: quota.usage(kind, obj, entry) for entry in entries}
+        if old is not None:
+            asked = {
+                entry: str(max(0, int(amount) - int(quota.usage(kind, old, entry))))
+                for entry, amount in asked.items()
+            }
         taken = {entry: quota.used(kind, existing, entry) for entry in entries}
         refused = quota.refusal(found, asked, taken)
         if refused is not None:

@@ -10,7 +10,8 @@ import yaml
 from telorunner.localcluster import gojson, statuses
 from telorunner.localcluster.decoding import Undecodable, decode
 from telorunner.localcluster.paths import Target
-from telorunner.localcluster.resources import KNOWN_KINDS, ResourceKind
+from telorunner.localcluster.resources import KINDS_BY_PLURAL, KNOWN_KINDS, ResourceKind
+from telorunner.localcluster.validation import wrong
 
 # Source: MaxRequestBodyBytes of the API server, 3 MiB.
 MAX_BODY_BYTES = 3 * 1024 * 1024
@@ -54,14 +55,12 @@ def decode_object(
         what = gojson.kind_of_value(obj)
         raise _unrecognized(kind, f"json: cannot unmarshal {what} into {gojson.HEAD_TYPE}", body)
     obj = obj if obj is not None else {}
-    for field in ("kind", "apiVersion"):
-        if not isinstance(obj.get(field, ""), str | None):
-            what = gojson.kind_of_value(obj[field])
-            why = f"json: cannot unmarshal {what} into Go struct field .{field} of type string"
-            raise _unrecognized(kind, why, body)
+    _check_head_types(kind, obj, body)
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     given, version = _head(kind, obj)
+    if kind.is_custom:
+        _check_custom_head(kind, obj, body)
     try:
         if why := _problem_with_head(kind, obj):
             raise Undecodable(why)
@@ -80,6 +79,8 @@ def redecode(
     Raises:
         StoreError: 422, it is no object of that kind.
     """
+    if kind.is_custom and (faults := _custom_head_faults(kind, obj)):
+        raise statuses.invalid(kind, (obj.get("metadata") or {}).get("name", ""), faults)
     try:
         if why := _problem_with_head(kind, obj):
             raise Undecodable(why)
@@ -93,7 +94,8 @@ def _decoded(kind: ResourceKind, obj: dict[str, Any], validation: str) -> Decode
     if faults and validation == "Strict":
         raise Undecodable(f"strict decoding error: {', '.join(faults)}")
     warnings = () if validation == "Ignore" else tuple(faults)
-    return Decoded({**found, **kind.head}, warnings)
+    # The store keeps each kind in one version, whichever it was written in.
+    return Decoded({**found, **KINDS_BY_PLURAL[kind.plural].head}, warnings)
 
 
 def _problem_with_head(kind: ResourceKind, obj: dict[str, Any]) -> str:
@@ -102,11 +104,42 @@ def _problem_with_head(kind: ResourceKind, obj: dict[str, Any]) -> str:
     if (given, version) == (kind.kind, kind.api_version):
         return ""
     if (given, version) in _KNOWN_HEADS:
-        return f"converting (v1.{given}) to (core.{kind.kind}): unknown conversion"
+        group = kind.group.partition(".")[0] or "core"
+        return f"converting (v1.{given}) to ({group}.{kind.kind}): unknown conversion"
     return (
         f'no kind "{given}" is registered for version "{version}" in scheme'
         ' "pkg/runtime/scheme.go:110"'
     )
+
+
+def _check_head_types(kind: ResourceKind, obj: dict[str, Any], body: bytes) -> None:
+    for field in ("kind", "apiVersion"):
+        if not isinstance(obj.get(field, ""), str | None):
+            what = gojson.kind_of_value(obj[field])
+            why = f"json: cannot unmarshal {what} into Go struct field .{field} of type string"
+            raise _unrecognized(kind, why, body)
+
+
+def _check_custom_head(kind: ResourceKind, obj: dict[str, Any], body: bytes) -> None:
+    """Check that an object of a custom kind says of what kind and version it is."""
+    if not obj.get("kind"):
+        why = f"Object 'Kind' is missing in '{body.decode('utf-8', 'replace')}'"
+        raise _unrecognized(kind, why, body, is_json=True)
+    version = obj.get("apiVersion") or ""
+    if version != kind.api_version:
+        raise statuses.bad_request(
+            f"the API version in the data ({version}) does not match the expected API version"
+            f" ({kind.api_version})"
+        )
+
+
+def _custom_head_faults(kind: ResourceKind, obj: dict[str, Any]) -> list[dict[str, str]]:
+    expected = {"apiVersion": kind.api_version, "kind": kind.kind}
+    return [
+        wrong(field, obj.get(field) or "", f"must be {value}")
+        for field, value in expected.items()
+        if obj.get(field) != value
+    ]
 
 
 def _head(kind: ResourceKind, obj: dict[str, Any]) -> tuple[str, str]:
@@ -131,15 +164,17 @@ def _unknown_format(content_type: str) -> statuses.StoreError:
     return statuses.StoreError(415, "UnsupportedMediaType", message)
 
 
-def _unrecognized(kind: ResourceKind, why: str, body: bytes) -> statuses.StoreError:
+def _unrecognized(
+    kind: ResourceKind, why: str, body: bytes, *, is_json: bool = False
+) -> statuses.StoreError:
     shown = "<empty>"
     if body:
         start = body[:_SHOWN_BYTES]
         shown = start.decode("utf-8", "replace") if body[:1] == b"{" else start.hex()
         shown += " ..." if len(body) > _SHOWN_BYTES else ""
+    told = why if is_json else f"couldn't get version/kind; json parse error: {why}"
     return statuses.bad_request(
-        f"the object provided is unrecognized (must be of type {kind.kind}): couldn't get"
-        f" version/kind; json parse error: {why} ({shown})"
+        f"the object provided is unrecognized (must be of type {kind.kind}): {told} ({shown})"
     )
 
 

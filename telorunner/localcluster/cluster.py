@@ -20,7 +20,14 @@ from telorunner import aio
 from telorunner.localcluster import scheduling, statefolder, tls
 from telorunner.localcluster.apiserver import ApiServer
 from telorunner.localcluster.controllers import Controllers
+from telorunner.localcluster.ingress.server import (
+    Ingress,
+    IngressPorts,
+    Listeners,
+    open_listeners,
+)
 from telorunner.localcluster.kubelet import Node
+from telorunner.localcluster.networkdefaults import add_local_classes
 from telorunner.localcluster.node.agent import NodeAgent
 from telorunner.localcluster.node.images import Images
 from telorunner.localcluster.node.settings import NodeSettings
@@ -46,22 +53,26 @@ NodeFactory = Callable[[Store, NodeSettings], Node]
 class ClusterSettings:
     """What a local cluster is told.
 
-    `port` 0 means the last one used, else a free one. `gateway_api_version` is v1 or v1beta1 where
-    the Gateway API is to be served. `kubelet_delays` makes the node as slow as a real one.
+    `port` 0 means the last one used, else a free one. `gateway_versions` are those of the Gateway
+    API that are served, of v1 and v1beta1. `has_ingress_class` is for a cluster that routes
+    Ingresses: a class for them is there from the start, and is the default. `ingress` is for one
+    that does so itself, and where. `kubelet_delays` makes the node as slow as a real one.
     """
 
     data_dir: Path
     session_namespace: str = "telo-sessions"
     images: Images = field(default_factory=Images)
     kubelet_delays: bool = False
-    gateway_api_version: str | None = None
+    gateway_versions: tuple[str, ...] = ()
+    has_ingress_class: bool = False
+    ingress: IngressPorts | None = None
     port: int = 0
     node_factory: NodeFactory = NodeAgent
 
 
 @dataclass(frozen=True)
 class LocalCluster:
-    """A running local cluster."""
+    """A running local cluster; `ingress_urls` are where its ingress is, if it has one."""
 
     kubeconfig: Path
     url: str
@@ -70,6 +81,7 @@ class LocalCluster:
     store: Store
     agent: Node
     tasks: tuple[asyncio.Task[None], ...]
+    ingress_urls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -82,6 +94,7 @@ class _State:
     authority: tls.Authority
     context: ssl.SSLContext
     token: str = field(repr=False)
+    ingress: Listeners | None
 
     @property
     def address(self) -> str:
@@ -100,6 +113,8 @@ async def open_local_cluster(settings: ClusterSettings) -> AsyncIterator[LocalCl
         store = Store()
         controllers = Controllers(store, ca_certificate=state.authority.pem.decode())
         _add_basics(store, settings.session_namespace)
+        if settings.has_ingress_class or state.ingress:
+            add_local_classes(store, has_gateways=bool(settings.gateway_versions))
         node_settings = NodeSettings(
             state_dir=state.folder / "node",
             images=settings.images,
@@ -107,12 +122,12 @@ async def open_local_cluster(settings: ClusterSettings) -> AsyncIterator[LocalCl
             address_range=state.address_range,
         )
         agent = settings.node_factory(store, node_settings)
-        tasks = (
-            aio.start(controllers.run(), name="local cluster controllers"),
-            aio.start(agent.run(), name="local cluster node"),
-        )
+        parts = {"controllers": controllers.run(), "node": agent.run()}
+        if state.ingress:
+            parts["ingress"] = _ingress(store, state, state.ingress).run()
+        tasks = tuple(aio.start(part, name=f"local cluster {name}") for name, part in parts.items())
         try:
-            kinds = served_kinds(settings.gateway_api_version)
+            kinds = served_kinds(settings.gateway_versions)
             server = ApiServer(store, agent, kinds, state.token, state.address)
             async with _serving(server, state):
                 yield LocalCluster(
@@ -123,6 +138,7 @@ async def open_local_cluster(settings: ClusterSettings) -> AsyncIterator[LocalCl
                     store=store,
                     agent=agent,
                     tasks=tasks,
+                    ingress_urls=state.ingress.urls if state.ingress else (),
                 )
         finally:
             await aio.stop(*reversed(tasks))
@@ -142,7 +158,14 @@ def _opened_state(settings: ClusterSettings) -> Iterator[_State]:
             authority=authority,
             context=tls.server_context(authority, folder, statefolder.write_file),
             token=statefolder.load_token(folder),
+            ingress=stack.enter_context(open_listeners(folder, settings.ingress)),
         )
+
+
+def _ingress(store: Store, state: _State, listeners: Listeners) -> Ingress:
+    write = statefolder.write_file
+    context = tls.server_context(state.authority, state.folder, write, name="ingress")
+    return Ingress(store, listeners, context)
 
 
 @asynccontextmanager
@@ -208,6 +231,8 @@ async def run_local_cluster(
         loop.add_signal_handler(number, stop.set)
     async with open_local_cluster(settings) as cluster:
         report(f"The local cluster is at {cluster.url}: export KUBECONFIG={cluster.kubeconfig}")
+        if cluster.ingress_urls:
+            report(f"Its ingress is at {' and '.join(cluster.ingress_urls)}.")
         asked = aio.start(stop.wait(), name="local cluster stop")
         try:
             await asyncio.wait((asked, *cluster.tasks), return_when=asyncio.FIRST_COMPLETED)

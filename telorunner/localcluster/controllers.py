@@ -95,7 +95,8 @@ class Controllers:
             self._add(self._count_quota, namespace)
         elif resource == "events" and change.type == "ADDED":
             self._add(self._tend_events, namespace)
-        if change.type != "MODIFIED" and resource not in ("events", "resourcequotas"):
+        is_count_kept = change.type == "MODIFIED" and resource != "services"
+        if not is_count_kept and resource not in ("events", "resourcequotas"):
             self._add(self._count_quota, namespace)
 
     def _note_pod(self, change: Change, namespace: str, name: str) -> None:

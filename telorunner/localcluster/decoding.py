@@ -5,13 +5,12 @@ of the real decoder. What a value must be beyond its type is the business of `va
 """
 
 import base64
-import binascii
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from telorunner.localcluster import gojson, schema
+from telorunner.localcluster import gatewayschema, gojson, schema, structural
 from telorunner.localcluster.gojson import Members
 from telorunner.localcluster.resources import ResourceKind
 
@@ -21,6 +20,7 @@ _PLAIN: dict[str, type | tuple[type, ...]] = {
     "int32": int,
     "int64": int,
 }
+_HEAD = ("kind", "apiVersion", "metadata")
 _RANGES = {"int32": 2**31, "int64": 2**63}
 _QUANTITY = r"([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)"
 _TIME = r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d([.]\d+)?([Zz]|[-+]\d\d:\d\d)"
@@ -58,7 +58,9 @@ class _Decoder:
             inner = type_[2:]
             return [
                 self.value(
-                    member, inner, _Place(place.struct, place.path, f"{place.exact}[{index}]")
+                    _zero(inner) if member is None else member,
+                    inner,
+                    _Place(place.struct, place.path, f"{place.exact}[{index}]"),
                 )
                 for index, member in enumerate(given)
             ]
@@ -107,9 +109,21 @@ def decode(kind: ResourceKind, obj: dict[str, Any]) -> tuple[dict[str, Any], lis
     type_ = schema.type_of(kind)
     if type_ is not None:
         return decoder.struct(obj, type_, _Place(kind.kind, "", "")), decoder.faults
-    place = _Place(kind.kind, "metadata", "metadata")
+    place = _Place(kind.kind, "", "metadata")
     metadata = decoder.value(obj.get("metadata") or {}, schema.METADATA_TYPE, place)
-    return {**obj, "metadata": metadata}, decoder.faults
+    rest = {field: value for field, value in obj.items() if field not in _HEAD}
+    found, unknown = structural.pruned(gatewayschema.SCHEMAS[kind.plural], rest)
+    decoder.faults += [f'unknown field "{path}"' for path in unknown]
+    head = {field: obj[field] for field in ("kind", "apiVersion") if field in obj}
+    return {**head, "metadata": metadata, **found}, decoder.faults
+
+
+def _zero(type_: str) -> Any:
+    """Return what Go has for null in a list of values of a type."""
+    if type_ in _PLAIN:
+        wanted = _PLAIN[type_]
+        return wanted() if isinstance(wanted, type) else None
+    return {} if type_ in schema.types() and type_ not in _OWN_DECODERS else None
 
 
 def _bytes(given: Any, type_: str, place: _Place) -> Any:
@@ -117,7 +131,7 @@ def _bytes(given: Any, type_: str, place: _Place) -> Any:
         raise _mismatch(given, type_, place)
     try:
         base64.b64decode(given, validate=True)
-    except binascii.Error as exc:
+    except ValueError as exc:
         raise Undecodable(f"illegal base64 data at input byte {_bad_position(given)}") from exc
     return given
 

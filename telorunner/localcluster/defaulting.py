@@ -88,24 +88,6 @@ def default_pull_policy(image: str) -> str:
     return "Always" if not colon or tag == "latest" else "IfNotPresent"
 
 
-def default_service(obj: dict[str, Any]) -> dict[str, Any]:
-    """Return a Service with everything filled in but its address."""
-    given = obj.get("spec") or {}
-    spec = {
-        "type": "ClusterIP",
-        "sessionAffinity": "None",
-        "ipFamilies": ["IPv4"],
-        "ipFamilyPolicy": "SingleStack",
-        "internalTrafficPolicy": "Cluster",
-        **given,
-    }
-    if given.get("ports"):
-        spec["ports"] = [
-            {"protocol": "TCP", "targetPort": port.get("port"), **port} for port in given["ports"]
-        ]
-    return {**obj, "spec": spec}
-
-
 def default_quota(obj: dict[str, Any]) -> dict[str, Any]:
     """Return a ResourceQuota with its amounts in canonical form."""
     spec = obj.get("spec") or {}

@@ -97,6 +97,8 @@ def _with_policy(obj: dict[str, Any], policy: str) -> dict[str, Any]:
     finalizers = [one for one in had if one not in POLICY_FINALIZERS.values()]
     if policy in POLICY_FINALIZERS:
         finalizers.append(POLICY_FINALIZERS[policy])
+    if finalizers == had:
+        return obj
     return {**obj, "metadata": {**obj["metadata"], "finalizers": finalizers}}
 
 

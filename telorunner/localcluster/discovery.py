@@ -26,7 +26,10 @@ def build_documents(kinds: Iterable[ResourceKind], address: str) -> dict[str, di
     """Return every discovery document by its path; `address` is host:port of the server."""
     served = tuple(kinds)
     versions = sorted({(kind.group, kind.version) for kind in served})
-    groups = [_group(group, version) for group, version in versions if group]
+    by_group: dict[str, list[str]] = {}
+    for group, version in versions:
+        by_group.setdefault(group, []).append(version)
+    groups = [_group(group, found) for group, found in by_group.items() if group]
     documents: dict[str, dict[str, Any]] = {
         "/version": _version(),
         "/api": {
@@ -68,9 +71,10 @@ def _version() -> dict[str, Any]:
     }
 
 
-def _group(group: str, version: str) -> dict[str, Any]:
-    named = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [named], "preferredVersion": named}
+def _group(group: str, versions: list[str]) -> dict[str, Any]:
+    """Return what is told of a group; the first version is the preferred one."""
+    named = [{"groupVersion": f"{group}/{version}", "version": version} for version in versions]
+    return {"name": group, "versions": named, "preferredVersion": named[0]}
 
 
 def _resource_list(kinds: list[ResourceKind]) -> dict[str, Any]:
@@ -114,7 +118,7 @@ def _resource_list(kinds: list[ResourceKind]) -> dict[str, Any]:
 def _openapi(path: str, kinds: list[ResourceKind]) -> dict[str, Any]:
     paths: dict[str, Any] = {}
     for kind in kinds:
-        if kind.verbs != ALL_VERBS:
+        if set(kind.verbs) != set(ALL_VERBS):
             continue
         scope = "/namespaces/{namespace}" if kind.namespaced else ""
         write = {

@@ -205,6 +205,12 @@ class _Scanner:
             self._fail("after decimal point in numeric literal")
 
 
+def quoted(text: str) -> str:
+    """Return a text as Go quotes it."""
+    inner = "".join('\\"' if character == '"' else _quoted(character) for character in text)
+    return f'"{inner}"'
+
+
 def _quoted(character: str) -> str:
     """Return a character as Go quotes it."""
     short = {"\n": "\\n", "\r": "\\r", "\t": "\\t", "\b": "\\b", "\f": "\\f", "\\": "\\\\"}

@@ -9,6 +9,7 @@ import asyncio
 import base64
 import logging
 import os
+import re
 import signal
 import ssl
 import subprocess
@@ -23,7 +24,7 @@ import yaml
 
 from telorunner import aio
 from telorunner.conf import PROJECT_DIR
-from telorunner.errors import ClusterUnavailable
+from telorunner.errors import ClusterUnavailable, ConfigError, RunnerError
 from telorunner.localcluster import statefolder
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,9 @@ REQUEST_SECONDS = 2.0
 LOG_FILE = "log"
 OWNED_FILE = "started-by-runner"
 DATA_DIR_VARIABLE = "RUNNER_DATA_DIR"
+# How `manage.py` ends where a setting cannot be used, and its last words then.
+EXIT_CONFIG = 2
+_REFUSAL = re.compile(r"^telorunner: (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -50,18 +54,20 @@ async def ensure_cluster(data_dir: Path) -> AsyncIterator[Launched]:
     """Have a local cluster for a data folder for the length of the context.
 
     Raises:
-        ConfigError: The state folder cannot be made.
+        ConfigError: The state folder cannot be made, or the cluster refuses a setting.
         ClusterUnavailable: The cluster did not start in time.
     """
     folder = statefolder.prepare(data_dir)
     process = None if statefolder.is_locked(data_dir) else await _start(data_dir, folder)
     owned = _hold(process.pid) if process is not None else _hold_orphan(data_dir, folder)
-    watcher = aio.start(_report_end(process, folder), name="local cluster process")
     try:
         await _until_ready(data_dir, process)
-        yield Launched(folder / statefolder.KUBECONFIG, is_own=owned is not None)
+        watcher = aio.start(_report_end(process, folder), name="local cluster process")
+        try:
+            yield Launched(folder / statefolder.KUBECONFIG, is_own=owned is not None)
+        finally:
+            await aio.stop(watcher)
     finally:
-        await aio.stop(watcher)
         if owned is not None:
             name = "local cluster stop"
             stopping = _stop(owned, process, data_dir)
@@ -154,18 +160,29 @@ async def _until_ready(data_dir: Path, process: asyncio.subprocess.Process | Non
     """Ask until the cluster answers: nothing tells when another process is ready.
 
     Raises:
+        ConfigError: Its process refused a setting.
         ClusterUnavailable: Its process ended, or the time is up.
     """
     backoff = aio.Backoff(first_seconds=0.05, cap_seconds=0.5)
-    problem = f"The local cluster did not start; see {data_dir / statefolder.FOLDER / LOG_FILE}."
+    log = data_dir / statefolder.FOLDER / LOG_FILE
     try:
         async with asyncio.timeout(START_SECONDS):
             while not await _is_ready(data_dir):
                 if process is not None and process.returncode is not None:
-                    raise ClusterUnavailable(problem)
+                    raise _why_ended(process.returncode, log)
                 await backoff.wait()
     except TimeoutError as exc:
-        raise ClusterUnavailable(problem) from exc
+        raise _not_started(log) from exc
+
+
+def _why_ended(code: int, log: Path) -> RunnerError:
+    """Return what a cluster has said as the reason for not starting, if it is a setting."""
+    words = _REFUSAL.findall(log.read_text(errors="replace")) if code == EXIT_CONFIG else []
+    return ConfigError(words[-1]) if words else _not_started(log)
+
+
+def _not_started(log: Path) -> RunnerError:
+    return ClusterUnavailable(f"The local cluster did not start; see {log}.")
 
 
 async def _is_ready(data_dir: Path) -> bool:

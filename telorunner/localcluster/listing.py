@@ -14,7 +14,7 @@ from telorunner.localcluster import gojson, statuses
 from telorunner.localcluster.negotiation import Form, partial
 from telorunner.localcluster.paths import Target
 from telorunner.localcluster.queries import ListQuery
-from telorunner.localcluster.resources import GATEWAY_GROUP, ResourceKind
+from telorunner.localcluster.resources import ResourceKind, encoded_in_version
 from telorunner.localcluster.store import Entry, Store, StoreError
 from telorunner.localcluster.table import render_table
 
@@ -48,6 +48,9 @@ def list_objects(store: Store, target: Target, query: ListQuery, form: Form) -> 
 
 def render_list(kind: ResourceKind, entries: list[Entry], metadata: dict[str, Any]) -> bytes:
     """Return a list of objects as JSON."""
+    if kind.is_custom:
+        # Shown of these even where there is no more.
+        metadata = {"continue": "", **metadata}
     head = {"kind": f"{kind.kind}List", "apiVersion": kind.api_version, "metadata": metadata}
     items = b",".join(_item(kind, entry) for entry in entries)
     return orjson.dumps(head)[:-1] + b',"items":[' + items + b"]}"
@@ -123,8 +126,8 @@ def _key(entry: Entry) -> list[str]:
 
 def _item(kind: ResourceKind, entry: Entry) -> bytes:
     """Return an object as it stands in a list: without kind and version, unless it is custom."""
-    if kind.group == GATEWAY_GROUP:
-        return entry.encoded
+    if kind.is_custom:
+        return encoded_in_version(kind, entry.encoded)
     return b"{" + entry.encoded[len(orjson.dumps(kind.head)) :]
 
 

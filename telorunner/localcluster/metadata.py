@@ -1,4 +1,4 @@
-"""What is wrong with an object's metadata, in the words of the real API. Pure.
+"""An object's metadata: what clients may say and what is wrong, in the real API's words. Pure.
 
 What is wrong with the rest of an object is in `validation` and `podvalidation`.
 """
@@ -8,6 +8,7 @@ from typing import Any
 
 import orjson
 
+from telorunner.localcluster.names import service_name_problems
 from telorunner.localcluster.resources import ResourceKind
 from telorunner.localcluster.validation import (
     LABEL_VALUE,
@@ -27,20 +28,35 @@ from telorunner.localcluster.validation import (
     wrong,
 )
 
-_DNS1035 = "[a-z]([-a-z0-9]*[a-z0-9])?"
-_NOT_DNS1035 = (
-    "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an"
-    " alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123',"
-    f" regex used for validation is '{_DNS1035}')"
-)
 _NAME_EXAMPLES = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an"
     " alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for"
     f" validation is '{NAME_PART}')"
 )
 _STANDARD_FINALIZERS = ("foregroundDeletion", "kubernetes", "orphan")
+_METADATA_OF_THE_API = (
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "managedFields",
+    "selfLink",
+)
 # How often the real API says the same fault of an update; it checks metadata in several places.
 _TIMES_IN_UPDATES = 4
+
+
+def given_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    """Return what a client may say about an object, without what is empty."""
+    return {
+        field: value
+        for field, value in metadata.items()
+        if field not in _METADATA_OF_THE_API and value not in (None, {}, [])
+    }
+
+
+def merged_metadata(old: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """Return the metadata of an update: what a client gives, and what only the API sets."""
+    kept = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName")
+    return {**given_metadata(given), **{field: old[field] for field in kept if field in old}}
 
 
 def new_faults(kind: ResourceKind, obj: dict[str, Any]) -> list[Fault]:
@@ -53,7 +69,7 @@ def new_faults(kind: ResourceKind, obj: dict[str, Any]) -> list[Fault]:
         *_generate_name_faults(kind, metadata),
         *_name_faults(kind, "metadata.name", name),
         *_map_and_owner_faults(metadata),
-        *_finalizer_faults(metadata.get("finalizers") or []),
+        *_finalizer_faults(kind, metadata.get("finalizers") or []),
     ]
 
 
@@ -78,7 +94,7 @@ def update_faults(
     return [
         *twice * 2,
         *_map_and_owner_faults(after) * _TIMES_IN_UPDATES,
-        *_finalizer_faults(finalizers) * 2,
+        *_finalizer_faults(kind, finalizers) * 2,
         *_generate_name_faults(kind, after),
     ]
 
@@ -119,7 +135,8 @@ def label_value_faults(field: str, value: str) -> list[Fault]:
 
 def _generate_name_faults(kind: ResourceKind, metadata: dict[str, Any]) -> list[Fault]:
     base = metadata.get("generateName")
-    if not base:
+    # Of some kinds the real API looks at the name alone.
+    if not base or kind.plural == "endpointslices" or kind.is_custom:
         return []
     # What follows makes a dash at the end right.
     faults = _name_faults(kind, "metadata.generateName", re.sub("-+$", "a", base))
@@ -132,10 +149,7 @@ def _name_faults(kind: ResourceKind, field: str, name: str) -> list[Fault]:
             return [wrong(field, name, "must not contain dots")]
         return label_faults(field, name)
     if kind.plural == "services":
-        faults = too_long(field, name, MAX_LABEL_LENGTH)
-        return (
-            faults if re.fullmatch(_DNS1035, name) else [*faults, wrong(field, name, _NOT_DNS1035)]
-        )
+        return [wrong(field, name, why) for why in service_name_problems(name)]
     faults = too_long(field, name, MAX_SUBDOMAIN_LENGTH)
     return (
         faults if re.fullmatch(SUBDOMAIN, name) else [*faults, wrong(field, name, NOT_A_SUBDOMAIN)]
@@ -182,11 +196,13 @@ def _owner_faults(owners: list[dict[str, Any]]) -> list[Fault]:
     return faults
 
 
-def _finalizer_faults(finalizers: list[str]) -> list[Fault]:
+def _finalizer_faults(kind: ResourceKind, finalizers: list[str]) -> list[Fault]:
     field = "metadata.finalizers"
     faults = [
         wrong(field, one, problem) for one in finalizers for problem in qualified_name_problems(one)
     ]
+    if kind.is_custom:
+        return faults
     why = "name is neither a standard finalizer name nor is it fully qualified"
     return faults + [
         wrong(f"{field}[{index}]", one, why)

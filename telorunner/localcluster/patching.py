@@ -1,8 +1,8 @@
 """The three kinds of patch that the API takes, as functions from object to object. Pure.
 
 A strategic merge patch is followed as far as clients use it here: lists whose members have a merge
-key are merged by it (containers, env, conditions, owner references ...), the directives `$patch`
-and `$retainKeys` are not.
+key are merged by it (containers, env, ports, conditions, owner references ...), with the directives
+that `kubectl apply` writes.
 """
 
 import copy
@@ -12,6 +12,7 @@ from typing import Any
 import orjson
 
 from telorunner.localcluster import gojson, statuses
+from telorunner.localcluster.resources import KNOWN_KINDS
 
 # Source: patchMergeKey of k8s.io/api/core/v1 and apimachinery's ObjectMeta.
 _MERGE_KEYS = {
@@ -28,6 +29,13 @@ _MERGE_KEYS = {
     "volumeMounts": "mountPath",
     "volumes": "name",
 }
+# These lists are told by their names alone within one kind only.
+_MERGE_KEYS_OF = {"Pod": {"ports": "containerPort"}, "Service": {"ports": "port"}}
+_CUSTOM = frozenset(kind.kind for kind in KNOWN_KINDS if kind.is_custom)
+_CUSTOM_PATCHES = (
+    "the body of the request was in an unknown format - accepted media types include:"
+    " application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+)
 
 Patch = Callable[[dict[str, Any], Any], Any]
 
@@ -40,6 +48,9 @@ def apply_patch(content_type: str, obj: dict[str, Any], body: bytes) -> tuple[di
     """
     media_type = content_type.partition(";")[0].strip()
     patch = _PATCHES.get(media_type)
+    is_custom = obj.get("kind") in _CUSTOM
+    if is_custom and patch in (None, strategic_merge_patch):
+        raise statuses.StoreError(415, "UnsupportedMediaType", _CUSTOM_PATCHES)
     if patch is None:
         message = "415: Unsupported Media Type"
         raise statuses.StoreError(415, "UnsupportedMediaType", message, {})
@@ -92,30 +103,68 @@ def merge_patch(target: Any, change: Any) -> Any:
 
 def strategic_merge_patch(target: Any, change: Any) -> Any:
     """Apply a strategic merge patch; `target` may be changed."""
-    return _merge(target, change, _MERGE_KEYS)
+    kind = target.get("kind", "") if isinstance(target, dict) else ""
+    return _merge(target, change, {**_MERGE_KEYS, **_MERGE_KEYS_OF.get(kind, {})})
 
 
 def _merge(target: Any, change: Any, merge_keys: Mapping[str, str]) -> Any:
     if not isinstance(change, dict):
         return change
     result = target if isinstance(target, dict) else {}
+    if merge_keys and change.get("$patch") == "replace":
+        return {key: value for key, value in change.items() if key != "$patch"}
     for key, value in change.items():
+        if merge_keys and key.startswith("$"):
+            continue
         if value is None:
             result.pop(key, None)
         elif isinstance(value, list) and key in merge_keys:
-            result[key] = _merge_list(result.get(key) or [], value, merge_keys[key])
+            result[key] = _merge_list(result.get(key) or [], value, key, merge_keys)
         else:
             result[key] = _merge(result.get(key), value, merge_keys)
+    if merge_keys:
+        _follow_directives(result, change, merge_keys)
     return result
 
 
-def _merge_list(target: list[Any], change: list[Any], merge_key: str) -> list[Any]:
+def _follow_directives(
+    result: dict[str, Any], change: dict[str, Any], merge_keys: Mapping[str, str]
+) -> None:
+    """Do what the `$` fields of a strategic merge patch say of the fields beside them."""
+    for directive, value in change.items():
+        name, _, field = directive.partition("/")
+        if name == "$retainKeys":
+            for key in [key for key in result if key not in value]:
+                del result[key]
+        elif name == "$deleteFromPrimitiveList" and result.get(field):
+            result[field] = [member for member in result[field] if member not in value]
+        elif name == "$setElementOrder" and result.get(field):
+            result[field] = _ordered(result[field], value, merge_keys.get(field))
+
+
+def _ordered(members: list[Any], order: list[Any], merge_key: str | None) -> list[Any]:
+    """Return the members in an order; those that it does not name come behind."""
+    if merge_key is None:
+        return sorted(members, key=lambda one: order.index(one) if one in order else len(order))
+    keys = [one[merge_key] for one in order]
+    return sorted(
+        members,
+        key=lambda one: keys.index(one[merge_key]) if one[merge_key] in keys else len(keys),
+    )
+
+
+def _merge_list(
+    target: list[Any], change: list[Any], key: str, merge_keys: Mapping[str, str]
+) -> list[Any]:
+    merge_key = merge_keys[key]
+    if any(member.get("$patch") == "replace" for member in change):
+        return [member for member in change if "$patch" not in member]
     members = {member[merge_key]: member for member in target}
     for member in change:
         if member.get("$patch") == "delete":
             members.pop(member[merge_key], None)
         else:
-            merged = strategic_merge_patch(members.get(member[merge_key]), member)
+            merged = _merge(members.get(member[merge_key]), member, merge_keys)
             members[member[merge_key]] = merged
     return list(members.values())
 

@@ -14,6 +14,7 @@ from telorunner.localcluster.validation import (
     Fault,
     duplicate,
     label_faults,
+    not_allowed,
     required,
     undecodable,
     unsupported,
@@ -25,6 +26,13 @@ _ENV_NAME = r"[ -<>-~]+"
 _PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 _RESTART_POLICIES = ("Always", "OnFailure", "Never")
 _MAX_INT32 = 2147483647
+_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations")
+_IMMUTABLE = (
+    "pod updates may not change fields other than `spec.containers[*].image`,"
+    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
+    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
+    " was previously negative)"
+)
 
 
 def containers(spec: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -75,6 +83,20 @@ def pod_faults(obj: dict[str, Any]) -> list[Fault]:
             faults.append(unsupported(f"{path}.imagePullPolicy", policy, _PULL_POLICIES))
         faults += _resource_faults(path, container)
     return [*faults, *_spec_faults(spec)]
+
+
+def pod_update_faults(old: dict[str, Any], new: dict[str, Any]) -> list[Fault]:
+    """Return what a pod may not become: little of it may change."""
+    if _comparable(old["spec"]) == _comparable(new["spec"]):
+        return []
+    return [not_allowed("spec", _IMMUTABLE)]
+
+
+def _comparable(spec: dict[str, Any]) -> dict[str, Any]:
+    comparable = {field: value for field, value in spec.items() if field not in _MAY_CHANGE}
+    for group in ("initContainers", "containers"):
+        comparable[group] = [{**container, "image": ""} for container in spec.get(group) or []]
+    return comparable
 
 
 def _spec_faults(spec: dict[str, Any]) -> Iterator[Fault]:

@@ -149,8 +149,10 @@ def _compute_name(name: str) -> tuple[str, str] | None:
 def _service_amount(spec: dict[str, Any], name: str) -> int:
     if name == "services.loadbalancers":
         return int(spec.get("type") == "LoadBalancer")
-    has_node_ports = spec.get("type") in ("NodePort", "LoadBalancer")
-    return len(spec.get("ports") or []) if has_node_ports else 0
+    ports = spec.get("ports") or []
+    if spec.get("type") == "LoadBalancer" and not spec.get("allocateLoadBalancerNodePorts", True):
+        return sum(bool(port.get("nodePort")) for port in ports)
+    return len(ports) if spec.get("type") in ("NodePort", "LoadBalancer") else 0
 
 
 def _matches(term: dict[str, Any], spec: dict[str, Any]) -> bool:

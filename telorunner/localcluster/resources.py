@@ -6,6 +6,9 @@ messages, the REST paths and the discovery documents. It holds no objects and no
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
 
 ALL_VERBS = (
     "create",
@@ -17,7 +20,20 @@ ALL_VERBS = (
     "update",
     "watch",
 )
+# The order in which custom kinds tell theirs.
+_CUSTOM_VERBS = (
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+)
 GATEWAY_GROUP = "gateway.networking.k8s.io"
+# The preferred version first.
+GATEWAY_VERSIONS = ("v1", "v1beta1")
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,11 @@ class ResourceKind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
+    def is_custom(self) -> bool:
+        """Return whether a real cluster has this kind by a definition that is itself an object."""
+        return self.group == GATEWAY_GROUP
+
+    @property
     def head(self) -> dict[str, str]:
         """Return the two fields that say what an object is."""
         return {"kind": self.kind, "apiVersion": self.api_version}
@@ -56,6 +77,22 @@ class ResourceKind:
 
 
 _CREATE_ONLY = ("create",)
+
+
+def _gateway_kind(
+    plural: str, kind: str, *short_names: str, namespaced: bool = True
+) -> ResourceKind:
+    return ResourceKind(
+        plural,
+        kind,
+        group=GATEWAY_GROUP,
+        namespaced=namespaced,
+        short_names=short_names,
+        categories=("gateway-api",),
+        subresources=("status",),
+        verbs=_CUSTOM_VERBS,
+    )
+
 
 KNOWN_KINDS = (
     ResourceKind("configmaps", "ConfigMap", short_names=("cm",)),
@@ -107,40 +144,38 @@ KNOWN_KINDS = (
         subresources=("status",),
     ),
     ResourceKind("runtimeclasses", "RuntimeClass", group="node.k8s.io", namespaced=False),
-    ResourceKind(
-        "gatewayclasses",
-        "GatewayClass",
-        group=GATEWAY_GROUP,
-        namespaced=False,
-        short_names=("gc",),
-        subresources=("status",),
-    ),
-    ResourceKind(
-        "gateways",
-        "Gateway",
-        group=GATEWAY_GROUP,
-        short_names=("gtw",),
-        subresources=("status",),
-    ),
-    ResourceKind("httproutes", "HTTPRoute", group=GATEWAY_GROUP, subresources=("status",)),
+    _gateway_kind("gatewayclasses", "GatewayClass", "gc", namespaced=False),
+    _gateway_kind("gateways", "Gateway", "gtw"),
+    _gateway_kind("httproutes", "HTTPRoute"),
 )
 
 KINDS_BY_PLURAL = {kind.plural: kind for kind in KNOWN_KINDS}
 
 
-def served_kinds(gateway_api_version: str | None = None) -> tuple[ResourceKind, ...]:
-    """Return the kinds that an API server offers.
+def served_kinds(gateway_versions: Iterable[str] = ()) -> tuple[ResourceKind, ...]:
+    """Return the kinds that an API server offers, those of the Gateway API once for each version.
 
-    The Gateway API is left out unless `gateway_api_version` ("v1" or "v1beta1") asks for it.
+    Without `gateway_versions` (of "v1" and "v1beta1") the Gateway API is not served.
     """
-    return tuple(_chosen(KNOWN_KINDS, gateway_api_version))
+    plain = [kind for kind in KNOWN_KINDS if not kind.is_custom]
+    custom = [
+        replace(kind, version=version)
+        for version in gateway_versions
+        for kind in KNOWN_KINDS
+        if kind.is_custom
+    ]
+    return (*plain, *custom)
 
 
-def _chosen(
-    kinds: Iterable[ResourceKind], gateway_api_version: str | None
-) -> Iterable[ResourceKind]:
-    for kind in kinds:
-        if kind.group != GATEWAY_GROUP:
-            yield kind
-        elif gateway_api_version is not None:
-            yield replace(kind, version=gateway_api_version)
+def in_version(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return an object of the store as it is shown in the version that was asked for."""
+    return obj if obj["apiVersion"] == kind.api_version else {**obj, **kind.head}
+
+
+def encoded_in_version(kind: ResourceKind, encoded: bytes) -> bytes:
+    """Return the JSON of an object of the store as it is shown in the version asked for."""
+    kept = KINDS_BY_PLURAL[kind.plural]
+    if kind.version == kept.version:
+        return encoded
+    # Kind and version stand first in what the store encodes.
+    return orjson.dumps(kind.head)[:-1] + encoded[len(orjson.dumps(kept.head)) - 1 :]

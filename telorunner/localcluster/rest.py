@@ -10,14 +10,22 @@ from typing import Any
 import orjson
 from aiohttp import web
 
-from telorunner.localcluster import admission, deletion, listing, scheduling, statuses, strategies
+from telorunner.localcluster import (
+    admission,
+    deletion,
+    listing,
+    networkwarnings,
+    scheduling,
+    statuses,
+    strategies,
+)
 from telorunner.localcluster.bodies import Decoded, decode_object, place, redecode, without_nulls
 from telorunner.localcluster.negotiation import Form, accepted_form, partial
 from telorunner.localcluster.options import check_write_options, delete_options
 from telorunner.localcluster.patching import apply_patch
 from telorunner.localcluster.paths import Target, method_not_allowed
 from telorunner.localcluster.queries import list_query
-from telorunner.localcluster.resources import ResourceKind
+from telorunner.localcluster.resources import ResourceKind, encoded_in_version, in_version
 from telorunner.localcluster.store import Entry, Store
 from telorunner.localcluster.table import render_table
 from telorunner.localcluster.watching import Connections, Watch
@@ -87,17 +95,21 @@ class Rest:
         if form is Form.TABLE:
             version = {"resourceVersion": entry.obj["metadata"]["resourceVersion"]}
             return _json(orjson.dumps(render_table(target.kind, [entry.obj], version)))
-        return _json(entry.encoded if form is Form.OBJECT else orjson.dumps(partial(entry.obj)))
+        if form is Form.METADATA:
+            return _json(orjson.dumps(partial(entry.obj)))
+        return _json(encoded_in_version(target.kind, entry.encoded))
 
     async def _create(self, request: web.Request, target: Target) -> web.StreamResponse:
-        kind = target.kind
-        if kind.namespaced and target.namespace is None:
+        if target.kind.namespaced and target.namespace is None:
             raise method_not_allowed()
         check_write_options("Create", request.query)
         decoded = decode_object(
-            kind, request.content_type, await request.read(), _validation(request)
+            target.kind, request.content_type, await request.read(), _validation(request)
         )
-        obj = decoded.obj
+        return self._add(request, target, decoded)
+
+    def _add(self, request: web.Request, target: Target, decoded: Decoded) -> web.StreamResponse:
+        kind, obj = target.kind, decoded.obj
         if kind.plural == "selfsubjectaccessreviews":
             return _json(
                 orjson.dumps({**kind.head, **obj, "status": {"allowed": True}}), status=201
@@ -111,12 +123,11 @@ class Rest:
         if kind.namespaced:
             admission.check_namespace(self._store, kind, target.scope, name)
         new = strategies.prepare_create(self._store, kind, obj)
-        if kind.plural == "pods":
-            new = admission.mutate(self._store, target.scope, new, name)
+        new = admission.mutate(self._store, kind, target.scope, new, name)
         strategies.check_new(kind, new)
         warnings = admission.validate(self._store, kind, target.scope, new)
         if "dryRun" in request.query:
-            encoded = orjson.dumps(self._store.preview(kind.plural, new))
+            encoded = orjson.dumps(in_version(kind, self._store.preview(kind.plural, new)))
         else:
             encoded = self._encoded(target, self._store.create(kind.plural, new))
         return _json(encoded, status=201, warnings=[*decoded.warnings, *warnings])
@@ -129,14 +140,20 @@ class Rest:
         obj = decoded.obj
         if target.subresource != "status":
             obj = without_nulls(obj)
+            if self._is_created(target):
+                return self._add(request, target, _without_version(target, decoded))
         obj = place(target, obj)
         _check_precondition(target.kind, self._entry(target).obj, obj["metadata"])
         return self._write(request, target, Decoded(obj, decoded.warnings))
 
+    def _is_created(self, target: Target) -> bool:
+        is_there = self._store.find(target.kind.plural, target.scope, target.name) is not None
+        return not is_there and target.kind.plural in strategies.CREATED_BY_UPDATES
+
     async def _patch(self, request: web.Request, target: Target) -> web.StreamResponse:
         body = await request.read()
         check_write_options("Patch", request.query)
-        old = self._entry(target).obj
+        old = in_version(target.kind, self._entry(target).obj)
         patched, shown = apply_patch(request.headers.get("Content-Type", ""), old, body)
         decoded = redecode(target.kind, patched, shown, _validation(request))
         return self._write(
@@ -156,16 +173,17 @@ class Rest:
         uid = metadata.pop("uid", None)
         another = uid if is_patch and uid != old["metadata"]["uid"] else None
         warnings = list(decoded.warnings)
-        if target.subresource != "status":
-            obj = strategies.prepare_update(kind, old, obj)
+        if target.subresource == "status":
+            obj = strategies.prepare_status(kind, old, obj)
+            warnings += networkwarnings.status_warnings(kind.plural, obj)
+        else:
+            obj = strategies.prepare_update(self._store, kind, old, obj)
             strategies.check_update(kind, old, obj, uid=another)
             warnings += admission.validate_update(self._store, kind, old, obj)
         if "dryRun" in request.query:
-            shown = self._store.preview_replacement(
-                kind.plural, obj, subresource=target.subresource
-            )
-            return _json(orjson.dumps(shown), warnings=warnings)
-        new = self._store.replace(kind.plural, obj, subresource=target.subresource)
+            shown = self._store.preview_replacement(kind.plural, obj)
+            return _json(orjson.dumps(in_version(kind, shown)), warnings=warnings)
+        new = self._store.replace(kind.plural, obj)
         encoded = self._encoded(target, new)
         deletion.finish_if_released(self._store, kind, new)
         return _json(encoded, warnings=warnings)
@@ -173,7 +191,9 @@ class Rest:
     async def _delete(self, request: web.Request, target: Target) -> web.StreamResponse:
         options = delete_options(await request.read(), request.query)
         old = self._entry(target).obj
-        return _json(orjson.dumps(deletion.delete(self._store, target.kind, old, options)))
+        left = deletion.delete(self._store, target.kind, old, options)
+        shown = left if left["kind"] == "Status" else in_version(target.kind, left)
+        return _json(orjson.dumps(shown))
 
     async def _delete_collection(self, request: web.Request, target: Target) -> web.StreamResponse:
         if "deletecollection" not in target.kind.verbs or target.kind.plural == "namespaces":
@@ -205,7 +225,8 @@ class Rest:
     def _encoded(self, target: Target, obj: dict[str, Any]) -> bytes:
         metadata = obj["metadata"]
         scope = metadata.get("namespace", "")
-        return self._store.entry(target.kind.plural, scope, metadata["name"]).encoded
+        entry = self._store.entry(target.kind.plural, scope, metadata["name"])
+        return encoded_in_version(target.kind, entry.encoded)
 
 
 def _check_precondition(kind: ResourceKind, old: dict[str, Any], given: dict[str, Any]) -> None:
@@ -220,6 +241,20 @@ def _check_precondition(kind: ResourceKind, old: dict[str, Any], given: dict[str
         raise statuses.StoreError(500, "", message)
     if given.get("uid", old["metadata"]["uid"]) != old["metadata"]["uid"]:
         raise statuses.other_uid(kind, old["metadata"], given["uid"])
+
+
+def _without_version(target: Target, decoded: Decoded) -> Decoded:
+    """Return what an update creates: it may name a version, but not the uid of another object.
+
+    Raises:
+        StoreError: 409, it names a uid.
+    """
+    metadata = dict(decoded.obj["metadata"])
+    if metadata.get("uid"):
+        there = {"namespace": target.scope, "name": target.name, "uid": ""}
+        raise statuses.other_uid(target.kind, there, metadata["uid"])
+    metadata.pop("resourceVersion", None)
+    return Decoded({**decoded.obj, "metadata": metadata}, decoded.warnings)
 
 
 def _validation(request: web.Request) -> str:

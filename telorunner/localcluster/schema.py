@@ -1,14 +1,14 @@
 """What each kind's objects are made of: their fields and the types these have in Go.
 
 `schema.txt` has one line a type, made from the OpenAPI document of Kubernetes 1.34; the
-conformance tests compare it with a real cluster's. The Gateway API's kinds are not in it: nothing
-is known of them but their metadata. Pure.
+conformance tests compare it with a real cluster's. The Gateway API's kinds have schemas of their
+own, in `gatewayschema`. Pure.
 """
 
 from functools import cache
 from importlib.resources import files
 
-from telorunner.localcluster.resources import GATEWAY_GROUP, ResourceKind
+from telorunner.localcluster.resources import ResourceKind
 
 Fields = dict[str, str]
 
@@ -32,5 +32,5 @@ def types() -> dict[str, Fields]:
 
 
 def type_of(kind: ResourceKind) -> str | None:
-    """Return the name of a kind's type, None where its fields are not known."""
-    return None if kind.group == GATEWAY_GROUP else f"{kind.version}.{kind.kind}"
+    """Return the name of a kind's type, None where it is custom and has a schema instead."""
+    return None if kind.is_custom else f"{kind.version}.{kind.kind}"

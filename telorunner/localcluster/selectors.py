@@ -6,8 +6,10 @@ from typing import Any
 
 from telorunner.localcluster import statuses
 from telorunner.localcluster.labelselectors import parse_labels
+from telorunner.localcluster.resources import KINDS_BY_PLURAL
 
 _COMMA = r"(?<!\\),"
+_BY_METADATA = ("metadata.name", "metadata.namespace")
 # Truth values, which are false where they are left out.
 _TRUTHS = ("spec.hostNetwork", "spec.unschedulable")
 
@@ -102,9 +104,12 @@ def _unescaped(value: str) -> str:
 
 
 def _check_field(resource: str, path: str) -> None:
-    if path in ("metadata.name", "metadata.namespace", *SELECTABLE_FIELDS.get(resource, ())):
+    kind = KINDS_BY_PLURAL[resource]
+    # Of custom kinds only those in a namespace can be selected by it.
+    by_metadata = _BY_METADATA if kind.namespaced or not kind.is_custom else _BY_METADATA[:1]
+    if path in (*by_metadata, *SELECTABLE_FIELDS.get(resource, ())):
         return
-    if resource in SELECTABLE_FIELDS:
+    if resource in SELECTABLE_FIELDS or kind.is_custom:
         raise statuses.bad_request(f"field label not supported: {path}")
     message = f'"{path}" is not a known field selector: only "metadata.name", "metadata.namespace"'
     raise statuses.bad_request(message)

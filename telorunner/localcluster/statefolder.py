@@ -10,7 +10,7 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +20,8 @@ from telorunner.errors import ConfigError
 
 FOLDER = "localcluster"
 KUBECONFIG = "kubeconfig"
+# The files that keep what the API and the ingress listen on.
+API_PORT, INGRESS_PORT, INGRESS_TLS_PORT = "port", "ingress-port", "ingress-tls-port"
 HOST = "127.0.0.1"
 LOCK_ATTEMPTS = 10
 LOCK_RETRY_SECONDS = 0.02
@@ -114,21 +116,33 @@ def load_token(folder: Path) -> str:
     return token
 
 
-def open_listener(folder: Path, port: int) -> socket.socket:
-    """Return a listening socket: on `port`, else on the last one used while it is free.
+def open_listener(folder: Path, port: int, name: str = API_PORT) -> socket.socket:
+    """Return a listening socket: on `port`, else on the last one of that name while it is free.
 
     Raises:
-        OSError: `port` was named and is taken.
+        OSError: `port` was given and is taken.
     """
-    path = folder / "port"
-    if not port:
-        try:
-            return _listen(int(path.read_text(encoding="ascii")))
-        except (OSError, ValueError, OverflowError):
-            pass
+    last = read_port(folder, name)
+    if not port and last is not None:
+        with suppress(OSError, OverflowError):
+            return _listen(last)
     listener = _listen(port)
-    write_file(path, str(listener.getsockname()[1]).encode())
+    write_file(folder / name, str(listener.getsockname()[1]).encode())
     return listener
+
+
+def read_port(folder: Path, name: str) -> int | None:
+    """Return the port that was last listened on under a name, None where it is not known."""
+    try:
+        return int((folder / name).read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def ingress_url(data_dir: Path) -> str | None:
+    """Return where the ingress of a running local cluster takes HTTP, None where it has none."""
+    port = read_port(data_dir / FOLDER, INGRESS_PORT)
+    return None if port is None else f"http://{HOST}:{port}"
 
 
 def _listen(port: int) -> socket.socket:

@@ -10,6 +10,9 @@ import orjson
 
 from telorunner.localcluster.resources import KINDS_BY_PLURAL, ResourceKind
 
+# Where a real cluster keeps the objects of some kinds, as its words about them tell.
+_KEPT_AT = {"ingresses": "ingress", "services": "services/specs"}
+
 
 class StoreError(Exception):
     """A request that the API refuses: HTTP status, one-word reason, message and details.
@@ -110,7 +113,8 @@ def conflict(kind: ResourceKind, name: str, why: str) -> StoreError:
 
 def other_uid(kind: ResourceKind, metadata: dict[str, Any], given: str) -> StoreError:
     """Return 409 for an update that means another object of that name."""
-    parts = ("/registry", kind.plural, metadata.get("namespace", ""), metadata["name"])
+    kept_at = _KEPT_AT.get(kind.plural, f"{kind.group}/{kind.plural}" if kind.is_custom else "")
+    parts = ("/registry", kept_at or kind.plural, metadata.get("namespace", ""), metadata["name"])
     why = (
         f"StorageError: invalid object, Code: 4, Key: {'/'.join(filter(None, parts))},"
         " ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition:"

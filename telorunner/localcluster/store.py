@@ -70,19 +70,23 @@ class Store:
         Raises:
             StoreError: 409, the name is taken; 404, the resource is not known.
         """
-        kind = statuses.kind_of(resource)
         metadata = obj["metadata"]
         key = (metadata.get("namespace", ""), metadata["name"])
-        entries = self._entries.setdefault(resource, {})
-        if key in entries:
-            is_deleted = "deletionTimestamp" in entries[key].obj["metadata"]
-            raise statuses.already_exists(kind, metadata["name"], is_deleted=is_deleted)
         return self._write(resource, key, "ADDED", self.preview(resource, obj))
 
     def preview(self, resource: str, obj: dict[str, Any]) -> dict[str, Any]:
-        """Return what creating an object would add to it, without creating it."""
-        added = {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
+        """Return what creating an object would leave, without creating it.
+
+        Raises:
+            StoreError: As `create`.
+        """
         kind = statuses.kind_of(resource)
+        metadata = obj["metadata"]
+        found = self.find(resource, metadata.get("namespace", ""), metadata["name"])
+        if found is not None:
+            is_deleted = "deletionTimestamp" in found["metadata"]
+            raise statuses.already_exists(kind, metadata["name"], is_deleted=is_deleted)
+        added = {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
         return {**kind.head, **obj, "metadata": {**obj["metadata"], **added}}
 
     def get(self, resource: str, namespace: str, name: str) -> dict[str, Any]:
@@ -174,9 +178,7 @@ class Store:
             return old
         return self._write(resource, key, "MODIFIED", new, old)
 
-    def preview_replacement(
-        self, resource: str, obj: dict[str, Any], *, subresource: str = ""
-    ) -> dict[str, Any]:
+    def preview_replacement(self, resource: str, obj: dict[str, Any]) -> dict[str, Any]:
         """Return what replacing an object would leave, without replacing it.
 
         Raises:
@@ -184,7 +186,7 @@ class Store:
         """
         metadata = obj["metadata"]
         old = self.get(resource, metadata.get("namespace", ""), metadata["name"])
-        return _successor(old, obj, subresource)
+        return _successor(old, obj, "")
 
     def remove(
         self, resource: str, namespace: str, name: str, *, last: dict[str, Any] | None = None

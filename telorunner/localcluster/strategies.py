@@ -5,23 +5,32 @@ checked elsewhere. Nothing here waits.
 """
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 from telorunner.localcluster import (
+    customkinds,
     limitranges,
     limitvalidation,
+    networkdefaults,
+    networkvalidation,
     podvalidation,
+    serviceaddresses,
+    serviceallocation,
+    servicevalidation,
+    slicevalidation,
     statuses,
     validation,
 )
-from telorunner.localcluster.defaulting import (
-    default_pod,
-    default_quota,
-    default_service,
-    new_pod_status,
+from telorunner.localcluster.bodies import without_nulls
+from telorunner.localcluster.defaulting import default_pod, default_quota, new_pod_status
+from telorunner.localcluster.metadata import (
+    given_metadata,
+    merged_metadata,
+    new_faults,
+    update_faults,
 )
-from telorunner.localcluster.metadata import new_faults, update_faults
 from telorunner.localcluster.quantities import NOT_A_QUANTITY
 from telorunner.localcluster.resources import ResourceKind
 from telorunner.localcluster.store import Store
@@ -30,6 +39,7 @@ from telorunner.localcluster.validation import Fault
 # Kinds that count the changes of their spec.
 _WITH_GENERATION = (
     "pods",
+    "endpointslices",
     "ingresses",
     "ingressclasses",
     "gateways",
@@ -44,33 +54,34 @@ _NEW_STATUS: dict[str, dict[str, Any]] = {
 }
 _FAULTS: dict[str, Callable[[dict[str, Any]], list[Fault]]] = {
     "configmaps": validation.configmap_faults,
-    "ingresses": validation.ingress_faults,
+    "endpointslices": slicevalidation.endpoint_slice_faults,
+    "gatewayclasses": partial(customkinds.faults, "gatewayclasses"),
+    "gateways": partial(customkinds.faults, "gateways"),
+    "httproutes": partial(customkinds.faults, "httproutes"),
+    "ingressclasses": networkvalidation.ingress_class_faults,
+    "ingresses": networkvalidation.ingress_faults,
     "limitranges": limitvalidation.limit_range_faults,
     "pods": podvalidation.pod_faults,
     "resourcequotas": limitvalidation.quota_faults,
     "secrets": validation.secret_faults,
-    "services": validation.service_faults,
+    "services": servicevalidation.service_faults,
 }
-_METADATA_OF_THE_API = (
-    "deletionTimestamp",
-    "deletionGracePeriodSeconds",
-    "managedFields",
-    "selfLink",
-)
+_STATUS_FAULTS: dict[str, Callable[[dict[str, Any]], list[Fault]]] = {
+    "gatewayclasses": partial(customkinds.status_faults, "gatewayclasses"),
+    "gateways": partial(customkinds.status_faults, "gateways"),
+    "httproutes": partial(customkinds.status_faults, "httproutes"),
+    "ingresses": networkvalidation.ingress_status_faults,
+    "services": lambda obj: serviceaddresses.status_faults(obj["spec"]["type"], obj["status"]),
+}
+# An update of one that is not there creates it.
+CREATED_BY_UPDATES = ("services",)
 # Updates of these must name the version that they replace.
 _NEED_VERSION = ("gatewayclasses", "gateways", "httproutes", "leases")
-_POD_FIELDS_THAT_MAY_CHANGE = ("activeDeadlineSeconds", "tolerations")
-_POD_IMMUTABLE = (
-    "pod updates may not change fields other than `spec.containers[*].image`,"
-    "`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions"
-    " to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it"
-    " was previously negative)"
-)
 
 
 def prepare_create(store: Store, kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
     """Return a new object with its defaults and without what only the API sets."""
-    metadata = _given_metadata(obj["metadata"])
+    metadata = given_metadata(obj["metadata"])
     if kind.plural == "namespaces":
         name_label = {"kubernetes.io/metadata.name": metadata.get("name", "")}
         metadata["labels"] = {**name_label, **(metadata.get("labels") or {})}
@@ -78,11 +89,14 @@ def prepare_create(store: Store, kind: ResourceKind, obj: dict[str, Any]) -> dic
         metadata["generation"] = 1
     new = with_defaults(kind, {**obj, "metadata": metadata})
     if kind.plural == "services":
-        new = {**new, "spec": _with_cluster_ip(store, new["spec"])}
+        new = serviceallocation.allocate_new(store, new)
     if kind.plural == "namespaces":
         new["spec"] = {"finalizers": ["kubernetes"]}
     if "status" in kind.subresources:
         new.pop("status", None)
+    if kind.is_custom:
+        # NB: once more, for the status that a schema gives to what has none.
+        new = customkinds.with_defaults(kind.plural, new)
     if kind.plural == "pods":
         new["status"] = new_pod_status(new["spec"])
     elif kind.plural in _NEW_STATUS:
@@ -101,7 +115,15 @@ def with_defaults(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
             podvalidation.check_shape(obj)
             return default_pod(obj)
         case "services":
-            return default_service(obj)
+            return networkdefaults.default_service(obj)
+        case "ingresses":
+            return networkdefaults.default_ingress(obj)
+        case "ingressclasses":
+            return networkdefaults.default_ingress_class(obj)
+        case "endpointslices":
+            return networkdefaults.default_endpoint_slice(obj)
+        case "gatewayclasses" | "gateways" | "httproutes":
+            return customkinds.with_defaults(kind.plural, obj)
         case "secrets":
             return _secret(obj)
         case "limitranges" | "resourcequotas":
@@ -124,7 +146,10 @@ def check_new(kind: ResourceKind, obj: dict[str, Any]) -> None:
     Raises:
         StoreError: 422, with all its faults.
     """
-    _check(kind, obj, new_faults(kind, obj))
+    faults = new_faults(kind, obj)
+    if kind.plural == "ingresses":
+        faults += networkvalidation.class_faults(obj)
+    _check(kind, obj, faults)
 
 
 def check_update(
@@ -135,29 +160,37 @@ def check_update(
     Raises:
         StoreError: 422, with all its faults.
     """
-    faults = update_faults(kind, old, new, uid=uid)
-    _check(kind, new, [*faults, *_immutable_faults(kind, old, new)])
+    faults, kept = update_faults(kind, old, new, uid=uid), _immutable_faults(kind, old, new)
+    if kind.plural == "endpointslices":
+        # What may not change of these comes last.
+        _check(kind, new, faults, kept)
+    else:
+        _check(kind, new, [*faults, *kept])
 
 
-def _check(kind: ResourceKind, obj: dict[str, Any], faults: list[Fault]) -> None:
+def _check(
+    kind: ResourceKind, obj: dict[str, Any], faults: list[Fault], more: Iterable[Fault] = ()
+) -> None:
     if kind.plural in _FAULTS:
         faults += _FAULTS[kind.plural](obj)
+    faults += more
     if faults:
         raise statuses.invalid(kind, obj["metadata"].get("name", ""), faults)
 
 
-def prepare_update(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]) -> dict[str, Any]:
+def prepare_update(
+    store: Store, kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]
+) -> dict[str, Any]:
     """Return what an object becomes in an update: the status and what only the API sets are kept.
 
     Raises:
         StoreError: 400 or 422, it has not the shape of its kind or lacks a version.
     """
-    if kind.plural in _NEED_VERSION and not obj["metadata"].get("resourceVersion"):
-        raise _version_missing(kind, old["metadata"]["name"])
-    metadata = _merged_metadata(old["metadata"], obj["metadata"])
+    _check_version(kind, old, obj)
+    metadata = merged_metadata(old["metadata"], obj["metadata"])
     new = with_defaults(kind, {**obj, "metadata": metadata})
     if kind.plural == "services":
-        new["spec"] = _keeping_cluster_ip(old["spec"], new["spec"])
+        new = serviceallocation.allocate_update(store, old, new)
     if kind.plural == "pods" and "nodeName" in old["spec"]:
         new["spec"].setdefault("nodeName", old["spec"]["nodeName"])
     if kind.plural == "namespaces":
@@ -166,72 +199,81 @@ def prepare_update(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any])
         new = {**{field: new[field] for field in new if field != "status"}}
         if "status" in old:
             new["status"] = old["status"]
-    if "generation" in metadata and new.get("spec") != old.get("spec"):
+    if kind.plural == "services" and new["spec"]["type"] != old["spec"]["type"]:
+        new["status"] = {**old["status"], "loadBalancer": {}}
+    if "generation" in metadata and _counted(kind, new) != _counted(kind, old):
         new["metadata"]["generation"] = metadata["generation"] + 1
     return new
 
 
-def _given_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
-    """Return what a client may say about an object, without what is empty."""
-    return {
-        field: value
-        for field, value in metadata.items()
-        if field not in _METADATA_OF_THE_API and value not in (None, {}, [])
-    }
+def prepare_status(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]) -> dict[str, Any]:
+    """Return what an object becomes whose status is written.
+
+    Of a kind of the API itself the metadata is taken too, of a custom kind only the status.
+
+    Raises:
+        StoreError: 422, it lacks a version or its status has faults.
+    """
+    _check_version(kind, old, obj)
+    new, faults = {**old, "status": _given_status(kind, obj)}, []
+    if kind.is_custom:
+        if obj.get("status") is None:
+            del new["status"]
+        new = customkinds.with_defaults(kind.plural, new)
+    else:
+        new["metadata"] = merged_metadata(old["metadata"], obj["metadata"])
+        faults = update_faults(kind, old, new)
+    if kind.plural in _STATUS_FAULTS:
+        faults += _STATUS_FAULTS[kind.plural](new)
+    if faults:
+        raise statuses.invalid(kind, obj["metadata"].get("name", ""), faults)
+    return new
 
 
-def _merged_metadata(old: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
-    kept = ("deletionTimestamp", "deletionGracePeriodSeconds", "generation", "generateName")
-    return {**_given_metadata(given), **{field: old[field] for field in kept if field in old}}
+def _given_status(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
+    status = obj.get("status") or {}
+    if kind.plural == "services":
+        return serviceaddresses.default_points(without_nulls(obj))
+    if kind.plural == "ingresses":
+        return {"loadBalancer": {}, **without_nulls(status)}
+    return without_nulls(status) if kind.is_custom else status
+
+
+def _check_version(kind: ResourceKind, old: dict[str, Any], obj: dict[str, Any]) -> None:
+    if kind.plural in _NEED_VERSION and not obj["metadata"].get("resourceVersion"):
+        raise _version_missing(kind, old["metadata"]["name"])
+
+
+def _counted(kind: ResourceKind, obj: dict[str, Any]) -> dict[str, Any]:
+    """Return what of an object counts as a change of what it says."""
+    found = {field: obj[field] for field in obj if field not in ("metadata", "status")}
+    if kind.plural == "endpointslices":
+        found["labels"] = obj["metadata"].get("labels") or {}
+    return found
 
 
 def _immutable_faults(kind: ResourceKind, old: dict[str, Any], new: dict[str, Any]) -> list[Fault]:
     match kind.plural:
         case "configmaps" | "secrets":
-            return _frozen_data_faults(kind, old, new)
+            return validation.frozen_data_faults(kind, old, new)
         case "pods":
-            if _comparable_pod(old["spec"]) != _comparable_pod(new["spec"]):
-                return [validation.not_allowed("spec", _POD_IMMUTABLE)]
+            return podvalidation.pod_update_faults(old, new)
         case "services":
-            had, has = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
-            if had not in (None, has):
-                message = f'Invalid value: ["{has}"]: may not change once set'
-                field = "spec.clusterIPs[0]"
-                return [{"reason": "FieldValueInvalid", "message": message, "field": field}]
+            return servicevalidation.update_faults(old["spec"], new["spec"])
+        case "endpointslices":
+            return slicevalidation.endpoint_slice_update_faults(old, new)
+        case "ingressclasses":
+            return networkvalidation.ingress_class_update_faults(old, new)
+        case "gatewayclasses":
+            return customkinds.class_update_faults(old, new)
     return []
 
 
 def _version_missing(kind: ResourceKind, name: str) -> statuses.StoreError:
-    """Return 422 for an update that does not say which version it replaces."""
     cause = validation.wrong("metadata.resourceVersion", 0, "must be specified for an update")
     message = f'{kind.qualified} "{name}" is invalid: {cause["field"]}: {cause["message"]}'
     details = {"name": name, "group": kind.group, "kind": kind.plural, "causes": [cause]}
     return statuses.StoreError(422, "Invalid", message, details)
-
-
-def _frozen_data_faults(
-    kind: ResourceKind, old: dict[str, Any], new: dict[str, Any]
-) -> list[Fault]:
-    if kind.plural == "secrets" and old.get("type") != new.get("type"):
-        return [validation.wrong("type", new.get("type"), "field is immutable")]
-    if not old.get("immutable"):
-        return []
-    why = "field is immutable when `immutable` is set"
-    faults = [] if new.get("immutable") else [validation.not_allowed("immutable", why)]
-    return faults + [
-        validation.not_allowed(field, why)
-        for field in ("data", "binaryData")
-        if (old.get(field) or {}) != (new.get(field) or {})
-    ]
-
-
-def _comparable_pod(spec: dict[str, Any]) -> dict[str, Any]:
-    comparable = {
-        field: value for field, value in spec.items() if field not in _POD_FIELDS_THAT_MAY_CHANGE
-    }
-    for group in ("initContainers", "containers"):
-        comparable[group] = [{**container, "image": ""} for container in spec.get(group) or []]
-    return comparable
 
 
 def _secret(obj: dict[str, Any]) -> dict[str, Any]:
@@ -243,21 +285,3 @@ def _secret(obj: dict[str, Any]) -> dict[str, Any]:
         secret["data"] = {**(obj.get("data") or {}), **encoded}
     secret["type"] = obj.get("type") or "Opaque"
     return secret
-
-
-def _with_cluster_ip(store: Store, spec: dict[str, Any]) -> dict[str, Any]:
-    """Return a Service's spec with an address of its own, which nothing answers at."""
-    if spec["type"] == "ExternalName":
-        return spec
-    address = spec.get("clusterIP")
-    if not address:
-        used = {service["spec"].get("clusterIP") for service in store.list("services")[0]}
-        candidates = (f"10.96.{high}.{low}" for high in range(1, 255) for low in range(1, 255))
-        address = next(candidate for candidate in candidates if candidate not in used)
-    return {**spec, "clusterIP": address, "clusterIPs": [address]}
-
-
-def _keeping_cluster_ip(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    if new.get("clusterIP") or not old.get("clusterIP"):
-        return new
-    return {**new, "clusterIP": old["clusterIP"], "clusterIPs": old["clusterIPs"]}

@@ -4,12 +4,12 @@ Kinds without columns of their own get name and age. Cells are what the real API
 there, as far as the local cluster has it.
 """
 
-import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
+from telorunner.localcluster import networkcolumns
+from telorunner.localcluster.ages import age
 from telorunner.localcluster.podcolumns import pod_cells
 from telorunner.localcluster.resources import ResourceKind
 
@@ -26,12 +26,12 @@ class Columns:
     wide: tuple[str, ...] = ()
     name_column: str = "Name"
 
-    def definitions(self) -> list[dict[str, Any]]:
-        """Return the column definitions of a Table."""
+    def definitions(self, *, is_custom: bool = False) -> list[dict[str, Any]]:
+        """Return the column definitions of a Table; those of custom kinds tell times as such."""
         return [
             {
                 "name": name,
-                "type": "string",
+                "type": "date" if is_custom and name == "Age" else "string",
                 "format": "name" if name == self.name_column else "",
                 "description": "",
                 "priority": 1 if name in self.wide else 0,
@@ -58,29 +58,11 @@ def render_table(
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",
         "metadata": metadata,
-        "columnDefinitions": columns.definitions() if with_columns else None,
+        "columnDefinitions": (
+            columns.definitions(is_custom=kind.is_custom) if with_columns else None
+        ),
         "rows": rows,
     }
-
-
-def age(text: str | None) -> str:
-    """Return how long ago a time was, in kubectl's short form."""
-    if not text:
-        return "<unknown>"
-    moment = datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(UTC)
-    seconds = max(0, int(time.time() - moment.timestamp()))
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86400
-    if seconds < 120:
-        return f"{seconds}s"
-    if minutes < 10:
-        return f"{minutes}m{seconds % 60}s" if seconds % 60 else f"{minutes}m"
-    if minutes < 180:
-        return f"{minutes}m"
-    if hours < 8:
-        return f"{hours}h{minutes % 60}m" if minutes % 60 else f"{hours}h"
-    if hours < 48:
-        return f"{hours}h"
-    return f"{days}d{hours % 24}h" if days < 8 and hours % 24 else f"{days}d"
 
 
 def _name(obj: dict[str, Any]) -> str:
@@ -141,26 +123,6 @@ def _event(obj: dict[str, Any]) -> Cells:
     ]
 
 
-def _service(obj: dict[str, Any]) -> Cells:
-    spec = obj.get("spec") or {}
-    ports = ",".join(
-        f"{port['port']}/{port.get('protocol', 'TCP')}" for port in spec.get("ports") or []
-    )
-    selector = ",".join(f"{key}={value}" for key, value in (spec.get("selector") or {}).items())
-    address = spec.get("clusterIP") or _NONE
-    kind = spec.get("type", "ClusterIP")
-    return [_name(obj), kind, address, _NONE, ports or _NONE, _age(obj), selector or _NONE]
-
-
-def _ingress(obj: dict[str, Any]) -> Cells:
-    spec = obj.get("spec") or {}
-    hosts = ",".join(rule.get("host") or "*" for rule in spec.get("rules") or []) or "*"
-    found = ((obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or []
-    address = ",".join(point.get("ip") or point.get("hostname") or "" for point in found)
-    ports = "80, 443" if spec.get("tls") else "80"
-    return [_name(obj), spec.get("ingressClassName", _NONE), hosts, address, ports, _age(obj)]
-
-
 def _quota(obj: dict[str, Any]) -> Cells:
     status = obj.get("status") or {}
     used = status.get("used") or {}
@@ -194,11 +156,24 @@ _COLUMNS = {
         _event,
         wide=("Subobject", "Source", "First Seen", "Count", "Name"),
     ),
-    "ingressclasses": Columns(
-        ("Name", "Controller", "Parameters", "Age"),
-        lambda obj: [_name(obj), (obj.get("spec") or {}).get("controller", ""), _NONE, _age(obj)],
+    "endpointslices": Columns(
+        ("Name", "AddressType", "Ports", "Endpoints", "Age"), networkcolumns.endpoint_slice_cells
     ),
-    "ingresses": Columns(("Name", "Class", "Hosts", "Address", "Ports", "Age"), _ingress),
+    "gatewayclasses": Columns(
+        ("Name", "Controller", "Accepted", "Age", "Description"),
+        networkcolumns.gateway_class_cells,
+        wide=("Description",),
+    ),
+    "gateways": Columns(
+        ("Name", "Class", "Address", "Programmed", "Age"), networkcolumns.gateway_cells
+    ),
+    "httproutes": Columns(("Name", "Hostnames", "Age"), networkcolumns.http_route_cells),
+    "ingressclasses": Columns(
+        ("Name", "Controller", "Parameters", "Age"), networkcolumns.ingress_class_cells
+    ),
+    "ingresses": Columns(
+        ("Name", "Class", "Hosts", "Address", "Ports", "Age"), networkcolumns.ingress_cells
+    ),
     "limitranges": Columns(
         ("Name", "Created At"), lambda obj: [_name(obj), obj["metadata"]["creationTimestamp"]]
     ),
@@ -251,7 +226,7 @@ _COLUMNS = {
     ),
     "services": Columns(
         ("Name", "Type", "Cluster-IP", "External-IP", "Port(s)", "Age", "Selector"),
-        _service,
+        networkcolumns.service_cells,
         wide=("Selector",),
     ),
 }

@@ -60,10 +60,15 @@ def load_authority(folder: Path, write: WriteFile) -> Authority:
     return authority
 
 
-def server_context(authority: Authority, folder: Path, write: WriteFile) -> ssl.SSLContext:
-    """Return the TLS context of a server on loopback, with a certificate of its own."""
+def server_context(
+    authority: Authority, folder: Path, write: WriteFile, *, name: str = "server"
+) -> ssl.SSLContext:
+    """Return the TLS context of a server on loopback, with a certificate of its own.
+
+    `name` tells several apart, in the folder and in the certificate.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "telorunner-local-apiserver")])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"telorunner-local-{name}")])
     names = [
         x509.DNSName("localhost"),
         x509.DNSName("kubernetes.default.svc"),
@@ -71,7 +76,7 @@ def server_context(authority: Authority, folder: Path, write: WriteFile) -> ssl.
     ]
     issuer = authority.certificate
     certificate = (
-        _builder(name, issuer.subject, key.public_key(), SERVER_DAYS)
+        _builder(subject, issuer.subject, key.public_key(), SERVER_DAYS)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(is_authority=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -82,7 +87,7 @@ def server_context(authority: Authority, folder: Path, write: WriteFile) -> ssl.
         )
         .sign(authority.key, hashes.SHA256())
     )
-    certificate_path, key_path = folder / "server.crt", folder / "server.key"
+    certificate_path, key_path = folder / f"{name}.crt", folder / f"{name}.key"
     write(key_path, _private_pem(key))
     write(certificate_path, certificate.public_bytes(serialization.Encoding.PEM))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

@@ -1,14 +1,16 @@
 """What makes an object invalid, in the words of the real API. Pure.
 
-A fault is a dict with `reason`, `message` and `field`, as in `status.details.causes`. Pods have a
-module of their own, `podvalidation`; what may not change in an update is in `strategies`.
+A fault is a dict with `reason`, `message` and `field`, as in `status.details.causes`. Pods and the
+kinds of the network have modules of their own.
 """
 
 import re
 from collections.abc import Iterable
 from typing import Any
 
-from telorunner.localcluster import statuses
+import orjson
+
+from telorunner.localcluster import gojson, statuses
 from telorunner.localcluster.resources import ResourceKind
 
 Fault = dict[str, str]
@@ -59,21 +61,31 @@ def required(field: str, why: str = "") -> Fault:
 
 def wrong(field: str, value: object, why: str) -> Fault:
     """Return the fault of a field whose value does not do."""
-    shown = f'"{value}"' if isinstance(value, str) else value
-    message = f"Invalid value: {shown}: {why}"
+    message = f"Invalid value: {shown(value)}: {why}"
     return {"reason": "FieldValueInvalid", "message": message, "field": field}
 
 
-def duplicate(field: str, value: str) -> Fault:
+def shown(value: object) -> str:
+    """Return a value as a fault shows it: texts as Go quotes them, the rest as JSON."""
+    return gojson.quoted(value) if isinstance(value, str) else orjson.dumps(value).decode()
+
+
+def duplicate(field: str, value: object) -> Fault:
     """Return the fault of a value that may stand only once."""
-    message = f'Duplicate value: "{value}"'
+    message = f"Duplicate value: {shown(value)}"
     return {"reason": "FieldValueDuplicate", "message": message, "field": field}
+
+
+def too_many(field: str, count: int, limit: int) -> Fault:
+    """Return the fault of a list that is longer than a limit."""
+    message = f"Too many: {count}: must have at most {limit} items"
+    return {"reason": "FieldValueTooMany", "message": message, "field": field}
 
 
 def unsupported(field: str, value: str, allowed: Iterable[str]) -> Fault:
     """Return the fault of a value outside of an enumeration."""
     choices = ", ".join(f'"{choice}"' for choice in allowed)
-    message = f'Unsupported value: "{value}": supported values: {choices}'
+    message = f"Unsupported value: {shown(value)}: supported values: {choices}"
     return {"reason": "FieldValueNotSupported", "message": message, "field": field}
 
 
@@ -91,7 +103,10 @@ def too_many_bytes(field: str, limit: int) -> Fault:
 def label_faults(field: str, value: str) -> list[Fault]:
     """Return what keeps a value from being a DNS label."""
     faults = too_long(field, value, MAX_LABEL_LENGTH)
-    return faults if re.fullmatch(_LABEL, value) else [*faults, wrong(field, value, NOT_A_LABEL)]
+    if re.fullmatch(_LABEL, value):
+        return faults
+    is_subdomain = re.fullmatch(SUBDOMAIN, value)
+    return [*faults, wrong(field, value, "must not contain dots" if is_subdomain else NOT_A_LABEL)]
 
 
 def too_long(field: str, value: str, limit: int) -> list[Fault]:
@@ -132,41 +147,26 @@ def secret_faults(obj: dict[str, Any]) -> list[Fault]:
     return faults
 
 
+def frozen_data_faults(kind: ResourceKind, old: dict[str, Any], new: dict[str, Any]) -> list[Fault]:
+    """Return what of a ConfigMap or Secret may not change."""
+    if kind.plural == "secrets" and old.get("type") != new.get("type"):
+        return [wrong("type", new.get("type"), "field is immutable")]
+    if not old.get("immutable"):
+        return []
+    why = "field is immutable when `immutable` is set"
+    faults = [] if new.get("immutable") else [not_allowed("immutable", why)]
+    return faults + [
+        not_allowed(field, why)
+        for field in ("data", "binaryData")
+        if (old.get(field) or {}) != (new.get(field) or {})
+    ]
+
+
 def undecodable(kind: ResourceKind, why: str) -> statuses.StoreError:
     """Return 400 for a body that does not have the shape of its kind."""
     return statuses.bad_request(
         f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {why}'
     )
-
-
-def service_faults(obj: dict[str, Any]) -> list[Fault]:
-    """Return what is wrong with a Service's ports."""
-    spec = obj.get("spec") or {}
-    ports = spec.get("ports") or []
-    if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
-        return [required("spec.ports")]
-    faults = []
-    for index, port in enumerate(ports):
-        field = f"spec.ports[{index}]"
-        if port.get("name"):
-            faults += label_faults(f"{field}.name", port["name"])
-        elif len(ports) > 1:
-            faults.append(required(f"{field}.name"))
-        if not 1 <= port.get("port", 0) <= 65535:
-            why = "must be between 1 and 65535, inclusive"
-            faults.append(wrong(f"{field}.port", port.get("port", 0), why))
-    return faults
-
-
-def ingress_faults(obj: dict[str, Any]) -> list[Fault]:
-    """Return what is wrong with an Ingress: nothing to route by."""
-    spec = obj.get("spec") or {}
-    if spec.get("defaultBackend") or spec.get("rules"):
-        return []
-    why = "either `defaultBackend` or `rules` must be specified"
-    return [
-        {"reason": "FieldValueInvalid", "message": f"Invalid value: null: {why}", "field": "spec"}
-    ]
 
 
 def _key_faults(field: str, key: str) -> list[Fault]:

@@ -18,6 +18,7 @@ from telorunner.localcluster import listing
 from telorunner.localcluster.negotiation import Form, partial
 from telorunner.localcluster.paths import Target
 from telorunner.localcluster.queries import ListQuery
+from telorunner.localcluster.resources import encoded_in_version
 from telorunner.localcluster.store import Change, Store, StoreError
 from telorunner.localcluster.table import render_table
 
@@ -183,6 +184,8 @@ class Watch:
             encoded = orjson.dumps(table)
         elif self._form is Form.METADATA:
             encoded = orjson.dumps(partial(obj))
+        else:
+            encoded = encoded_in_version(self._target.kind, encoded)
         return b'{"type":"' + type_.encode() + b'","object":' + encoded + b"}\n"
 
     def _bookmark(self, revision: int, annotations: dict[str, str] | None = None) -> bytes:

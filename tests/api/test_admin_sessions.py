@@ -211,11 +211,27 @@ def test_the_page_says_limits_as_people_write_them(admin_client: Any) -> None:
 
 
 def test_the_page_says_where_ports_are_while_the_session_runs(admin_client: Any) -> None:
-    endpoints = [{"host": "10.0.0.7", "port": 8080, "protocol": "tcp"}]
-    live = save_row("running", endpoints=endpoints)
-    assert field(page_of(admin_client, live), "ports") == "web: 8080/tcp at 10.0.0.7:8080"
-    ended = save_row("exited", endpoints=endpoints)
-    assert field(page_of(admin_client, ended), "ports") == "web: 8080/tcp"
+    host = "8080-abcdefghijkl.apps.test"
+    public = {"host": host, "port": 8080, "protocol": "tcp", "url": f"https://{host}"}
+    route = {"host": host, "port": 8080, "reason": ""}
+
+    def ports(status: str, endpoint: Any, *routes: Any) -> str:
+        row = save_row(status, endpoints=[endpoint], routes=routes)
+        return field(page_of(admin_client, row), "ports")
+
+    where = f"web: 8080/tcp at https://{host}"
+    assert ports("running", public) == f"{where}, not published yet"
+    pending = {**route, "state": "pending"}
+    assert ports("running", public, pending).startswith(f"{where}, pending (")
+    assert ports("running", public, {**route, "state": "programmed"}) == (
+        f"{where}, programmed (works)"
+    )
+    # A controller's words are somebody else's.
+    rejected = {**route, "state": "unprogrammed", "reason": "gateway: <b>No</b>"}
+    assert ports("running", public, rejected).endswith(": gateway: &lt;b&gt;No&lt;/b&gt;")
+    assert ports("exited", public, rejected) == "web: 8080/tcp"
+    unpublished = {"host": "", "port": 8080, "protocol": "tcp"}
+    assert ports("running", unpublished) == "web: 8080/tcp"
     assert field(page_of(admin_client, save_row(spec=make_spec())), "ports") == "none"
 
 

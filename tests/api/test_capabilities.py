@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -10,7 +11,11 @@ import pytest
 from catalog import sealed
 from catalog.models import App, BaseImage, BaseImageTag, Terms
 from catalog.offer import read_offer
+from routing.layer import Decision, RoutingSettings
+from routing.router import open_router
+from routing.routes import Layer
 from sessions.actions import offers
+from sessions.runtime import Runtime
 from telorunner.conf import Settings
 from telorunner.database.access import aread, awrite
 from tests.builders import IMAGE, make_settings
@@ -136,15 +141,29 @@ async def test_agents_are_the_apps_with_a_port_where_watch_sessions_are_on(
     transactional_db: None,
 ) -> None:
     config = make_settings()
-    assert offers.features(await aread(read_offer, config), is_watch_enabled=True) == {
+    offer = await aread(read_offer, config)
+    assert offers.features(offer, has_routes=False, is_watch_enabled=True) == {
         "io": ["tty", "streams"],
         "ports": False,
         "watch": True,
     }
     await awrite(curate)
     offer = await aread(read_offer, config)
-    assert offers.features(offer, is_watch_enabled=True)["agents"] == ["helper"]
-    assert "agents" not in offers.features(offer, is_watch_enabled=False)
+    found = offers.features(offer, has_routes=False, is_watch_enabled=True)
+    assert found["agents"] == ["helper"]
+    assert "agents" not in offers.features(offer, has_routes=False, is_watch_enabled=False)
+
+
+async def test_ports_are_a_feature_where_something_publishes_them(
+    client: httpx.AsyncClient, running: Runtime
+) -> None:
+    assert (await ask(client))["features"]["ports"] is False
+    settings = RoutingSettings(base_domain="apps.test")
+    decision = Decision(Layer.INGRESS, "")
+    cluster: Any = SimpleNamespace(managed_by="runner")
+    opened = open_router(cluster, settings, decision, secret=b"secret", listen_port=None)
+    async with opened as running.router:
+        assert (await ask(client))["features"]["ports"] is True
 
 
 CHANGES: dict[str, Callable[[], object]] = {

@@ -213,7 +213,7 @@ class Api:
 
 
 @asynccontextmanager
-async def open_api(data_dir: Path, gateway_api_version: str | None = None) -> AsyncIterator[Api]:
+async def open_api(data_dir: Path, *gateway_versions: str) -> AsyncIterator[Api]:
     """Run a local cluster with a fake node and a client of it that trusts its CA only."""
     nodes: list[FakeNode] = []
 
@@ -222,7 +222,7 @@ async def open_api(data_dir: Path, gateway_api_version: str | None = None) -> As
         return nodes[0]
 
     settings = ClusterSettings(
-        data_dir=data_dir, node_factory=make_node, gateway_api_version=gateway_api_version
+        data_dir=data_dir, node_factory=make_node, gateway_versions=gateway_versions
     )
     async with open_local_cluster(settings) as cluster:
         context = ssl.create_default_context(cafile=cluster.ca_path)

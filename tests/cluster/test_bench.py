@@ -11,7 +11,7 @@ from tests.serving import ROOT
 
 @pytest.mark.cluster
 @pytest.mark.parametrize(
-    "measurement", ["create", "watches", "streams", "memory", "pods", "starts"]
+    "measurement", ["create", "watches", "streams", "memory", "pods", "starts", "routes"]
 )
 def test_a_measurement_gives_its_figures(measurement: str) -> None:
     ran = subprocess.run(

@@ -1,6 +1,7 @@
 """`examples/demo.py` as a user ends it: whatever the moment, nothing is left running."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -13,6 +14,19 @@ from tests.serving import ROOT, START_SECONDS
 
 TRIES = 3
 INTERRUPTED = 128 + signal.SIGINT
+
+# What a visit under the public host looks like, and that it works as told.
+VISIT = re.compile(
+    r"""
+    ^running\ at\ https://(?P<host>8080-[a-z2-7]{12}\.apps\.localhost)\n
+    (?:.*\n)*?route\ (?P=host)\ is\ pending\n
+    (?:.*\n)*?route\ (?P=host)\ is\ programmed\n
+    (?:.*\n)*?\$\ curl\ --resolve\ (?P=host):(?P<port>\d+):127\.0\.0\.1
+    \ 'http://(?P=host):(?P=port)/api/hello\?name=Ada'\n
+    (?:\ \ \|.*\n|A\ request\ came\ in\.\n)*{"message":\ "Hello,\ Ada"}\n
+    """,
+    re.MULTILINE | re.VERBOSE,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -78,5 +92,9 @@ def test_a_demo_that_is_interrupted_leaves_nothing_behind(
         # The demo had nothing left to do but its stop when the busy test read that it was running.
     assert (code, late) == (expected, []), output
     assert "Traceback" not in output
+    if code == 0:
+        assert VISIT.search(output), output
+        # Nor was the host believed without having been asked.
+        assert "not probed" not in output
     assert left_of(tmp_path) == []
     assert list(tmp_path.iterdir()) == []

@@ -29,7 +29,8 @@ CREATED = rf'{{"sessionId":"{ID}","streamUrl":"/v1/sessions/{ID}/events","create
 # What each block of the shell prints, in the page's order.
 EXPECTED = [
     r'{"ok":true,"version":"\d',
-    r'{"displayName":"Telo Runner",.*"features":.*"terms":{.*"apps":\[{"name":"greeter",',
+    r'{"displayName":"Telo Runner",.*"features":{[^}]*"ports":true.*"terms":{.*'
+    r'"apps":\[{"name":"greeter",',
     r'{"status":"ready"}',
     r"[0-9a-f]{12}\n$",
     CREATED,
@@ -40,6 +41,9 @@ EXPECTED = [
     r'id: 2\n(.|\n)*"exited","code":0}}\n\n$',
     r'{"type": "status", "status": {"kind": "starting"}}\n(.|\n)*"exited", "code": 0}}\n$',
     rf'{{"sessionId":"{ID}","status":{{"kind":"exited","code":0}},"mode":"run"',
+    "$",
+    rf"https://(8080-{ID}\.apps\.localhost) pending \nhttps://\1 programmed \n"
+    r'.*"endpoints":\[{"host":"\1","port":8080,"protocol":"tcp","url":"https://\1"}\]',
     # What is typed before the application reads it is echoed above the kernel's first line.
     r"(.*\n){0,2}What is your name\? (.|\n)*Greetings to Ada!\s+$",
     r"Hello, Grace!\s+$",

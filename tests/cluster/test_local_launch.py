@@ -2,6 +2,9 @@
 
 import os
 import signal
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +14,7 @@ import pytest
 
 from telorunner.localcluster import statefolder
 from tests.clusters import local_cluster
-from tests.serving import START_SECONDS, Platform
+from tests.serving import MANAGE, START_SECONDS, Platform
 
 
 def cluster_pids(data_dir: Path) -> list[int]:
@@ -88,3 +91,25 @@ def test_a_cluster_that_cannot_start_is_said_in_one_line(
     assert "CommandError: The local cluster did not start; see " in message
     assert "Traceback" not in message
     assert cluster_pids(tmp_path / "data") == []
+
+
+@pytest.mark.parametrize("variable", ["RUNNER_LOCAL_INGRESS_PORT", "RUNNER_LOCAL_INGRESS_TLS_PORT"])
+def test_what_the_cluster_refuses_is_refused_by_the_runner(tmp_path: Path, variable: str) -> None:
+    with socket.create_server((statefolder.HOST, 0)) as taken:
+        done = subprocess.run(
+            [sys.executable, str(MANAGE), "serve"],
+            env={
+                "PATH": os.environ["PATH"],
+                "RUNNER_CLUSTER": "local",
+                "RUNNER_DATA_DIR": str(tmp_path),
+                "PORT": "0",
+                variable: str(taken.getsockname()[1]),
+            },
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS,
+            check=False,
+        )
+    said = f"telorunner: {variable}: must be a port that is free: Address already in use.\n"
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", said)
+    assert cluster_pids(tmp_path) == []

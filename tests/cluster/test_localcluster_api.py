@@ -103,12 +103,13 @@ async def test_discovery_tells_what_is_served(api: Api) -> None:
 async def test_the_gateway_api_is_served_where_it_is_asked_for(
     tmp_path: Path, version: str
 ) -> None:
-    async with open_api(tmp_path, gateway_api_version=version) as api:
+    async with open_api(tmp_path, version) as api:
         await api.make_namespace()
         group = f"/apis/gateway.networking.k8s.io/{version}"
-        body = {"metadata": {"name": "web"}, "spec": {"hostnames": ["a.example"]}}
+        head = {"apiVersion": f"gateway.networking.k8s.io/{version}", "kind": "HTTPRoute"}
+        body = {**head, "metadata": {"name": "web"}, "spec": {"hostnames": ["a.example"]}}
         route = await api.call("POST", f"{group}/namespaces/{NAMESPACE}/httproutes", body)
-        assert route["apiVersion"] == f"gateway.networking.k8s.io/{version}"
+        assert route["apiVersion"] == head["apiVersion"]
         assert names(await api.call("GET", f"{group}/httproutes")) == ["web"]
 
 

@@ -28,7 +28,7 @@ def access(
     if request.param == "real":
         yield read_access("real", Path(os.environ["KUBECONFIG"]), folder)
         return
-    with local_cluster(folder) as cluster:
+    with local_cluster(folder, RUNNER_LOCAL_GATEWAY_API="true") as cluster:
         yield read_access("local", cluster.kubeconfig, folder)
 
 

@@ -357,6 +357,7 @@ FIELD = "json: cannot unmarshal {} into Go struct field {} of type {}"
         ({"data": {"a": 5}}, FIELD.format("number", "ConfigMap.data", "string")),
         ({"immutable": "yes"}, FIELD.format("string", "ConfigMap.immutable", "bool")),
         ({"binaryData": {"a": "ab!d"}}, "illegal base64 data at input byte 2"),
+        ({"binaryData": {"a": "ab\u00e9d"}}, "illegal base64 data at input byte 2"),
         (
             {"metadata": {"creationTimestamp": "now"}},
             'parsing time "now" as "2006-01-02T15:04:05Z07:00": cannot parse "now" as "2006"',

@@ -11,10 +11,20 @@ import pytest
 
 from tests.clients import Client
 from tests.clusters import ClusterUnderTest, real_cluster
+from tests.e2e.entrances import Entrance, prepare
 from tests.serving import Platform
 
 # A context manager that serves with variables beside the cluster's own, and gives a client of it.
 Serving = Callable[..., AbstractAsyncContextManager["Served"]]
+
+
+def apart(folder: Path, name: str) -> dict[str, str]:
+    """Return the variables of a runner beside another one in the same namespace."""
+    return {
+        "RUNNER_MANAGED_BY": name,
+        "RUNNER_DATA_DIR": str(folder / name),
+        "DATABASE_URL": f"sqlite:///{folder}/{name}.sqlite3",
+    }
 
 
 class Served(Client):
@@ -34,6 +44,12 @@ def prepared_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clust
     folder = tmp_path_factory.mktemp("e2e")
     with real_cluster(folder, f"telo-{uuid.uuid4().hex[:8]}") as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="module")
+def entrance(prepared: ClusterUnderTest, tmp_path_factory: pytest.TempPathFactory) -> Entrance:
+    """What leads visitors to the prepared namespace: the cluster's ingress controller."""
+    return prepare(prepared, tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture

@@ -24,6 +24,8 @@ _PATH = re.compile(
     r"(?:/namespaces/(?P<namespace>[^/]+)(?=/))?"
     r"/(?P<resource>[^/]+)(?:/(?P<name>[^/]+))?(?:/(?P<part>[^/]+))?"
 )
+# What the cluster serves at all, which everybody may ask.
+_DISCOVERY = re.compile(r"/apis(?:/[^/]+/[^/]+)?")
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _DATA = {WSMsgType.BINARY, WSMsgType.TEXT}
 # Of a hop, not of the message.
@@ -150,6 +152,8 @@ class _Relay:
         return downstream
 
     def _note(self, request: web.Request, status: int, warnings: tuple[str, ...] = ()) -> None:
+        if _DISCOVERY.fullmatch(request.path):
+            return
         match = _PATH.fullmatch(request.path)
         assert match is not None, f"not a path of an object: {request.path}"
         verb = _VERBS.get(request.method, "get")

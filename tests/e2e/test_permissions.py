@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,17 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 Permission = tuple[str, str, str]
 
 REVIEWS = "/apis/authorization.k8s.io/v1"
-# What routing of sessions' ports is to use, and the quota's page of the admin.
-FOR_ROUTES = {"services", "endpointslices", "ingresses", "httproutes", "ingressclasses"}
+# What publishes sessions' ports uses, by layer, and the quota's page of the admin.
+FOR_ROUTES = {
+    "ingress": {"services", "endpointslices", "ingresses", "ingressclasses"},
+    "gateway": {"services", "endpointslices", "httproutes"},
+}
 FOR_STAFF = {"resourcequotas"}
+# What the Role grants, as it is promised to operators, and this version asks for nowhere.
+NOT_USED = {
+    ("discovery.k8s.io", "endpointslices", "get"): "they are read by lists, with their heartbeats",
+    ("discovery.k8s.io", "endpointslices", "watch"): "the next heartbeat lists them anew",
+}
 # Newer releases ask for this verb where 1.34 asks for `get`.
 FOR_NEWER_RELEASES = {("", "pods/attach", "create")}
 # The reaper looks every 30 s, and spares a ConfigMap for 60 s.
@@ -97,6 +106,7 @@ async def test_the_account_has_the_charts_rules_and_no_others(account: Cluster) 
         ("pods/ephemeralcontainers", ("update", "patch")),
         ("pods/status", ("update", "patch")),
         ("configmaps", ("update", "watch", "deletecollection")),
+        ("services", ("patch", "deletecollection")),
         ("serviceaccounts", ("get", "list", "impersonate")),
         ("serviceaccounts/token", ("create",)),
         ("resourcequotas", ("create", "update", "patch", "delete")),
@@ -158,12 +168,64 @@ async def test_a_sessions_whole_life_uses_each_rule_and_meets_no_refusal(
     check(recorder)
 
 
+@pytest.mark.parametrize("layer", list(FOR_ROUTES))
+async def test_public_routes_use_each_rule_for_them_and_meet_no_refusal(
+    prepared: ClusterUnderTest, serve: Serving, tmp_path: Path, layer: str
+) -> None:
+    routes = "ingresses" if layer == "ingress" else "httproutes"
+    if routes == "httproutes" and routes not in kubectl("get", "crd", "-o", "name"):
+        pytest.skip("the real cluster does not serve the Gateway API")
+    for manifest in orphaned_routes(layer, prepared.namespace):
+        kubectl("create", "-f", "-", manifest=manifest)
+    async with open_recorder(Path(prepared.environment["KUBECONFIG"]), tmp_path) as recorder:
+        variables = {
+            "KUBECONFIG": str(recorder.kubeconfig),
+            "SESSION_ROUTING_MODE": layer,
+            "SESSION_ROUTING_BASE_DOMAIN": "apps.telo.test",
+            "SESSION_GATEWAY_NAME": "none" if layer == "gateway" else "",
+            # Nobody answers there, but the runner keeps the way that a probe would take.
+            "SESSION_ROUTE_PROBE_ADDRESS": "http://127.0.0.1:1",
+            # Else it would be the recorder's, and no EndpointSlice may have one of loopback.
+            "RUNNER_SELF_URL": "http://192.0.2.1",
+        }
+        async with serve(**variables) as client:
+            session = await client.create(WAITS, ports=[{"port": 8080, "protocol": "tcp"}])
+            async with asyncio.timeout(REAPED_SECONDS):
+                while not any(  # noqa: ASYNC110 - lists of another process have no event
+                    session in name for name in await prepared.objects(routes)
+                ):
+                    await asyncio.sleep(0.2)
+        async with serve(**variables) as client:
+            # It puts what is there in order, takes the orphans away, and its heart beats.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REAPED_SECONDS):
+                    while of_routes(layer) - recorder.used:  # noqa: ASYNC110 - as above
+                        await asyncio.sleep(0.5)
+            assert of_routes(layer) - recorder.used == set()
+            assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+            assert await client.status(session) == {"kind": "stopped"}
+            await nothing_left(prepared, routes)
+    assert recorder.forbidden == []
+    assert recorder.warnings == []
+    of_others = FOR_ROUTES["ingress"] ^ FOR_ROUTES["gateway"]
+    used = {rule for rule in recorder.used if rule[1] in FOR_ROUTES[layer] | of_others}
+    # Nothing of the table is used either: then its line goes.
+    assert used == of_routes(layer)
+
+
+def of_routes(layer: str) -> set[Permission]:
+    """Return the permissions that are there for one layer, and used."""
+    rules = permissions([*role_rules(), *cluster_role_rules()])
+    assert rules >= NOT_USED.keys()
+    return {rule for rule in rules - NOT_USED.keys() if rule[1] in FOR_ROUTES[layer]}
+
+
 def check(recorder: Recorder) -> None:
     assert recorder.forbidden == []
     # Of Pod Security's `warn` level, deprecated versions, unknown fields.
     assert recorder.warnings == []
     rules = permissions([*role_rules(), *cluster_role_rules()])
-    later = FOR_ROUTES | FOR_STAFF
+    later = set.union(*FOR_ROUTES.values(), FOR_STAFF)
     wanted = {rule for rule in rules if rule[1] not in later} - FOR_NEWER_RELEASES
     assert recorder.used == wanted | {("", "secrets", "get")}
 
@@ -187,6 +249,19 @@ def orphaned(kind: str, namespace: str) -> dict[str, Any]:
 def orphaned_config_map(namespace: str) -> object:
     """Return a ConfigMap without a pod."""
     return {**orphaned("ConfigMap", namespace), "data": {"left": "behind"}}
+
+
+def orphaned_routes(layer: str, namespace: str) -> list[object]:
+    """Return what publishes a session that nobody knows."""
+    ports = [{"name": "p8080", "port": 8080}]
+    service = {**orphaned("Service", namespace), "spec": {"ports": ports}}
+    if layer == "gateway":
+        route = orphaned("HTTPRoute", namespace)
+        return [service, {**route, "apiVersion": "gateway.networking.k8s.io/v1", "spec": {}}]
+    backend = {"service": {"name": "telo-run-orphan", "port": {"number": 8080}}}
+    spec = {"ingressClassName": "telo-none", "defaultBackend": backend}
+    ingress = orphaned("Ingress", namespace)
+    return [service, {**ingress, "apiVersion": "networking.k8s.io/v1", "spec": spec}]
 
 
 def orphan(namespace: str) -> object:
@@ -258,7 +333,8 @@ async def fetched(client: Served) -> None:
     assert not [line for line in client.printed if refused.search(line)]
 
 
-async def nothing_left(cluster: ClusterUnderTest) -> None:
+async def nothing_left(cluster: ClusterUnderTest, *kinds: str) -> None:
     async with asyncio.timeout(REAPED_SECONDS):
-        while left := await cluster.objects("pods") + await cluster.objects("configmaps"):
-            assert left
+        for kind in ("pods", "configmaps", *kinds):
+            while left := await cluster.objects(kind):
+                assert left

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 from django.db.models import F
 
+from routing.router import RouteState
 from sessions.log import Starts
 from sessions.models import Session
 from sessions.states import Phase
@@ -72,6 +73,29 @@ async def test_notes_wait_for_a_database_that_is_away(world: FakeWorld, session_
     assert (row.pod_name, row.pod_uid) == ("telo-run-x", "uid-1")
     assert (row.progress_phase, row.progress_message) == ("provision", "Scheduling")
     assert row.event_numbers == EVENT_BLOCK
+
+
+async def test_how_public_hosts_stand_is_noted_as_it_is_now(
+    world: FakeWorld, session_id: str
+) -> None:
+    ledger = Ledger(session_id, 0, starts=Starts())
+    route = {"host": "8080-x.apps.test", "port": 8080, "state": RouteState.PENDING, "reason": ""}
+    endpoint = {"host": "8080-x.apps.test", "port": 8080, "protocol": "tcp"}
+    with database_away():
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(ledger.run())
+            ledger.note_endpoints((endpoint,))
+            ledger.note_routes([route])
+            await asyncio.sleep(0.5)
+            task.cancel()
+    # A controller may say anything, also what PostgreSQL does not take.
+    ledger.note_routes([{**route, "state": RouteState.UNPROGRAMMED, "reason": "a\0b"}])
+    async with writing(ledger):
+        row = await until_row(world, session_id, lambda row: row.routes != [])
+    assert row.endpoints == [endpoint]
+    assert row.routes == [
+        {**route, "state": "unprogrammed", "reason": "a\N{REPLACEMENT CHARACTER}b"}
+    ]
 
 
 async def test_what_is_new_at_the_end_is_still_written(world: FakeWorld, session_id: str) -> None:

@@ -203,7 +203,7 @@ async def test_the_status_is_told_again_before_frames_push_it_out(tmp_path: Path
         networking(tmp_path, Port(INSPECT_PORT), is_inspected=True) as bench,
     ):
         # The row is of an earlier time than what was told last.
-        endpoint = {"host": "", "port": INSPECT_PORT, "protocol": "tcp"}
+        endpoint = {"host": "later.example", "port": INSPECT_PORT, "protocol": "tcp"}
         session = bench.session
         session._told = replace(session._told, endpoints=(endpoint,))
         frames = session.runtime.config.replay_buffer_bytes // 60_000

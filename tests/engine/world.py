@@ -3,7 +3,14 @@
 import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager, closing, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    aclosing,
+    asynccontextmanager,
+    closing,
+    contextmanager,
+)
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,6 +19,9 @@ import orjson
 from aiohttp import web
 from django.db import connection
 
+from routing.layer import Decision, routing_settings
+from routing.router import Router, open_router
+from routing.routes import Layer
 from sessions import bundles, runtime, sse
 from sessions.actions import create, stop
 from sessions.admission import RequestedLimits
@@ -22,14 +32,14 @@ from sessions.log import SessionLog
 from sessions.log.memory import MemoryLog
 from sessions.models import Session
 from sessions.pods.run import object_name
-from sessions.runtime import Runtime, SelfUrl
+from sessions.runtime import ListenPort, Runtime, SelfUrl
 from sessions.spec import App, Port
 from sessions.states import IoMode
 from sessions.store import LEASE_SECONDS, aread, awrite
 from sessions.supervisor import Lease
 from telorunner import aio
 from telorunner.conf import ClusterKind, Settings
-from telorunner.kube.client import ClusterSettings, open_cluster
+from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
 from telorunner.kube.informer import Informer
 from telorunner.kube.objects import managed_selector
 from telorunner.localcluster.cluster import ClusterSettings as LocalSettings
@@ -43,6 +53,8 @@ from tests.unit.pods import running
 
 NAMESPACE = "telo-sessions"
 WAIT_SECONDS = 40.0
+# Where a runner would answer.
+PORT = 8062
 
 Object = dict[str, Any]
 
@@ -64,6 +76,8 @@ class World:
     bus: Bus | None = None
     engine: Engine | None = None
     running: Runtime | None = field(default=None)
+    # What publishes sessions; None: nothing.
+    decision: Decision | None = None
 
     @property
     def runtime(self) -> Runtime:
@@ -71,9 +85,11 @@ class World:
         return self.running
 
     @asynccontextmanager
-    async def runner(self, *, is_sole_engine: bool = True) -> AsyncIterator[Runtime]:
+    async def runner(
+        self, *, is_sole_engine: bool = True, is_listening: bool = True
+    ) -> AsyncIterator[Runtime]:
         """Run informer, log, bus and engine for the length of the block."""
-        async with self.idle_runner() as running:
+        async with self.idle_runner(is_listening=is_listening) as running:
             self.engine = Engine(running, is_sole_engine=is_sole_engine)
             task = aio.start(self.engine.run(), name="engine")
             try:
@@ -82,8 +98,11 @@ class World:
                 await aio.stop(task)
 
     @asynccontextmanager
-    async def idle_runner(self) -> AsyncIterator[Runtime]:
-        """Run everything but an engine for the length of the block."""
+    async def idle_runner(self, *, is_listening: bool = True) -> AsyncIterator[Runtime]:
+        """Run everything but an engine for the length of the block.
+
+        Nobody answers HTTP; `is_listening` says whether a port is known all the same.
+        """
         settings = ClusterSettings(
             kind=ClusterKind.KUBECONFIG,
             kubeconfig=str(self.kubeconfig),
@@ -93,6 +112,8 @@ class World:
         async with AsyncExitStack() as stack:
             cluster = await stack.enter_async_context(open_cluster(settings))
             informer = Informer(cluster, selector=managed_selector(self.config.managed_by))
+            listen_port = ListenPort()
+            router = await stack.enter_async_context(self._router(cluster, listen_port))
             self.running = Runtime(
                 config=self.config,
                 log=self.log or MemoryLog(self.config.replay_buffer_bytes),
@@ -100,12 +121,27 @@ class World:
                 cluster=cluster,
                 pods=informer,
                 loop=asyncio.get_running_loop(),
+                router=router,
                 self_url=SelfUrl(self.config.self_url),
+                listen_port=listen_port,
             )
+            if is_listening:
+                listen_port.listening_at(PORT)
             stack.enter_context(runtime.installed(self.running))
             watch = aio.start(informer.run(), name="informer")
             stack.push_async_callback(aio.stop, watch)
             yield self.running
+
+    def _router(
+        self, cluster: Cluster, listen_port: ListenPort
+    ) -> AbstractAsyncContextManager[Router]:
+        return open_router(
+            cluster,
+            routing_settings(self.config),
+            self.decision or Decision(Layer.NONE, "Nothing is published."),
+            secret=b"the runner's secret",
+            listen_port=listen_port.get,
+        )
 
     async def create(
         self,

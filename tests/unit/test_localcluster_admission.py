@@ -180,7 +180,7 @@ def test_a_namespace_must_be_there_and_stay() -> None:
 
 def test_a_service_account_must_be_there() -> None:
     with pytest.raises(StoreError) as refused:
-        admission.mutate(make_store(), NAMESPACE, make_pod(), "gen-")
+        admission.mutate(make_store(), PODS, NAMESPACE, make_pod(), "gen-")
     assert refused.value.message == (
         'pods "gen-" is forbidden: error looking up service account apps/default: serviceaccount'
         ' "default" not found'
@@ -199,7 +199,7 @@ def test_a_limit_range_fills_in_what_a_pod_leaves_out() -> None:
     given = {"metadata": {"name": "l", "namespace": NAMESPACE}, "spec": {"limits": limits}}
     store.create("limitranges", limitranges.default_limit_range(given))
     container = make_container(resources={"limits": {"memory": "64Mi"}})
-    pod = admission.mutate(store, NAMESPACE, make_pod(containers=[container]), "one")
+    pod = admission.mutate(store, PODS, NAMESPACE, make_pod(containers=[container]), "one")
     assert pod["spec"]["containers"][0]["resources"] == {
         "limits": {"cpu": "1", "memory": "64Mi"},
         "requests": {"cpu": "500m", "memory": "64Mi"},
@@ -221,7 +221,7 @@ def test_a_runtime_class_brings_its_overhead_and_its_nodes() -> None:
         nodeSelector={"mine": "1"},
         containers=[make_container(resources={"requests": {"cpu": "1"}})],
     )
-    pod = admission.mutate(store, NAMESPACE, given, "one")
+    pod = admission.mutate(store, PODS, NAMESPACE, given, "one")
     assert pod["spec"]["nodeSelector"] == {"mine": "1", "heavy": "yes"}
     assert quota.usage(PODS, pod, "requests.cpu") == "1250m"
 

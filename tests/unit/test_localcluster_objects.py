@@ -40,7 +40,7 @@ def refused(resource: str, obj: dict[str, Any]) -> StoreError:
 def update(resource: str, store: Store, obj: dict[str, Any]) -> dict[str, Any]:
     kind = KINDS_BY_PLURAL[resource]
     old = store.get(resource, NAMESPACE, obj["metadata"]["name"])
-    new = strategies.prepare_update(kind, old, obj)
+    new = strategies.prepare_update(store, kind, old, obj)
     strategies.check_update(kind, old, new)
     return new
 

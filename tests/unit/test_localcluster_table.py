@@ -5,12 +5,18 @@ from typing import Any
 
 import pytest
 
+from telorunner.localcluster.ages import age
 from telorunner.localcluster.discovery import build_documents
 from telorunner.localcluster.paths import Paths
 from telorunner.localcluster.queries import list_query
-from telorunner.localcluster.resources import KINDS_BY_PLURAL, KNOWN_KINDS, served_kinds
+from telorunner.localcluster.resources import (
+    GATEWAY_VERSIONS,
+    KINDS_BY_PLURAL,
+    KNOWN_KINDS,
+    served_kinds,
+)
 from telorunner.localcluster.store import StoreError, timestamp
-from telorunner.localcluster.table import age, render_table
+from telorunner.localcluster.table import render_table
 
 NOW = timestamp()
 SPEC = {"containers": [{"name": "c0"}], "initContainers": [{"name": "i"}]}
@@ -113,7 +119,7 @@ def test_an_age_is_short(seconds: int, shown: str) -> None:
 
 
 def test_every_known_kind_has_a_table_a_path_and_a_place_in_discovery() -> None:
-    kinds = served_kinds("v1")
+    kinds = served_kinds(["v1"])
     assert len(kinds) == len(KNOWN_KINDS)
     documents = build_documents(kinds, "127.0.0.1:1")
     paths = Paths(kinds)
@@ -130,8 +136,11 @@ def test_every_known_kind_has_a_table_a_path_and_a_place_in_discovery() -> None:
 def test_the_gateway_api_is_served_on_request_only() -> None:
     groups = {kind.group for kind in served_kinds()}
     assert "gateway.networking.k8s.io" not in groups
-    beta = [kind for kind in served_kinds("v1beta1") if kind.plural == "httproutes"]
-    assert beta[0].api_version == "gateway.networking.k8s.io/v1beta1"
+    both = served_kinds(GATEWAY_VERSIONS)
+    assert [kind.api_version for kind in both if kind.plural == "httproutes"] == [
+        "gateway.networking.k8s.io/v1",
+        "gateway.networking.k8s.io/v1beta1",
+    ]
 
 
 @pytest.mark.parametrize(

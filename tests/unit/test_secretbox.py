@@ -45,3 +45,11 @@ def test_a_view_of_memory_as_databases_return_it_is_opened() -> None:
     sealed = secretbox.seal(PLAIN, [KEY])
     view: bytes = memoryview(sealed)  # type: ignore[assignment] # what psycopg hands to Django
     assert secretbox.open(view, [KEY]) == PLAIN
+
+
+def test_a_derived_key_serves_one_purpose_and_is_the_same_everywhere() -> None:
+    key = secretbox.derive(KEY, b"one purpose")
+    assert len(key) == 32
+    assert key == secretbox.derive(KEY, b"one purpose")
+    assert key != secretbox.derive(KEY, b"another purpose")
+    assert key != secretbox.derive(OTHER, b"one purpose")

@@ -11,7 +11,9 @@ from django.core.management.base import BaseCommand
 
 from telorunner import conf
 from telorunner.localcluster.cluster import ClusterSettings, run_local_cluster
+from telorunner.localcluster.ingress.server import IngressPorts
 from telorunner.localcluster.node.images import Images
+from telorunner.localcluster.resources import GATEWAY_VERSIONS
 
 
 class Command(BaseCommand):
@@ -23,11 +25,14 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until a signal comes."""
         settings = conf.load()
+        ports = IngressPorts(settings.local_ingress_port, settings.local_ingress_tls_port)
         cluster = ClusterSettings(
             data_dir=settings.data_dir,
             session_namespace=settings.session_namespace,
             images=Images(kernel_image=settings.image, extra=settings.local_images),
             kubelet_delays=settings.local_kubelet_delays,
+            gateway_versions=GATEWAY_VERSIONS if settings.local_gateway_api else (),
+            ingress=ports if settings.local_ingress else None,
         )
         signals = (signal.SIGINT, signal.SIGTERM)
         asyncio.run(run_local_cluster(cluster, signals, report=self._report))

@@ -15,6 +15,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import OperationalError
 
 from catalog import seeding
+from sessions.runtime import Runtime
 from telorunner import __version__, aio, datadir, signals
 from telorunner.asgi import application
 from telorunner.conf import ClusterKind, Settings
@@ -22,6 +23,7 @@ from telorunner.database import settings as database_settings
 from telorunner.database.exclusive import prepared_by_one
 from telorunner.errors import ConfigError, RunnerError, Unavailable
 from telorunner.lifespan import running
+from telorunner.localcluster import statefolder
 from telorunner.server import Address, Limits, Server, open_server, server_loop
 
 MAX_CAUSE_LENGTH = 256
@@ -91,20 +93,26 @@ class Command(BaseCommand):
             running(config, has_engine=role.has_engine, is_sole_engine=role.is_alone) as runtime,
             open_server(application, address, limits) as self._server,
         ):
+            runtime.listen_port.listening_at(self._server.port)
             if config.cluster is ClusterKind.LOCAL:
                 # Its pods are processes of this machine.
                 runtime.self_url.listening_at(_loopback_url(config.host, self._server.port))
             try:
-                self._say_where(config, self._server.port, has_engine=role.has_engine)
+                self._say_where(runtime, self._server.port, has_engine=role.has_engine)
                 await asyncio.Event().wait()
             finally:
                 # NB: before the server stops, for readiness and the streams go by it.
                 runtime.stopping.set()
 
-    def _say_where(self, config: Settings, port: int, *, has_engine: bool) -> None:
+    def _say_where(self, runtime: Runtime, port: int, *, has_engine: bool) -> None:
+        config, router = runtime.config, runtime.router
         url = _url(config.host, port)
         self.stdout.write(f"telorunner {__version__}")
         self.stdout.write(f"Cluster: {_describe_cluster(config)}")
+        self.stdout.write(f"Public routes: {router.layer}. {router.why}")
+        if config.cluster is ClusterKind.LOCAL and router.is_active:
+            ingress = statefolder.ingress_url(config.data_dir)
+            self.stdout.write(f"Local ingress: {ingress or 'none'}")
         if not has_engine:
             self.stdout.write("Engine: none here; sessions are run by others on this database.")
         self.stdout.write(f"API: {url}/v1")

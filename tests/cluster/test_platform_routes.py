@@ -1,0 +1,441 @@
+"""Public hosts from end to end on the local cluster: what answers is the application itself."""
+
+import asyncio
+import base64
+import re
+import ssl
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing, asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.asyncio.client import connect
+
+from telorunner.kube import objects
+from telorunner.kube.client import Call
+from tests.clients import Client
+from tests.clusters import MANAGED_BY, ClusterUnderTest, local_cluster
+from tests.engine.gateways import Certificates
+from tests.serving import Platform
+
+pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
+
+BASE_DOMAIN = "apps.test"
+KINDS = ("services", "ingresses", "httproutes")
+SETTLED_SECONDS = 60.0
+INGRESS_AT = re.compile(
+    r"Its ingress is at http://127\.0\.0\.1:(\d+) and https://127\.0\.0\.1:(\d+)"
+)
+GATEWAY_API = "gateway.networking.k8s.io/v1"
+
+# Answers each request with port, host and path, and echoes what comes over a WebSocket.
+SERVES = """
+import base64, hashlib, os, socketserver, threading
+ADDRESS = os.environ["TELO_STANDIN_BIND"]
+MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+class Visit(socketserver.StreamRequestHandler):
+    def handle(self):
+        path = self.rfile.readline().split()[1].decode()
+        lines = iter(self.rfile.readline, b"\\r\\n")
+        headers = {name.lower(): value for name, value in (one.split(b": ", 1) for one in lines)}
+        if b"sec-websocket-key" in headers:
+            self.echo(headers[b"sec-websocket-key"].strip())
+            return
+        port, host = self.server.server_address[1], headers[b"host"].strip().decode()
+        self.answer(b"200 OK", f"{port} {host} {path}".encode(), b"Connection: close")
+
+    def answer(self, status, body, *headers):
+        lines = [b"HTTP/1.1 " + status, *headers]
+        if body:
+            lines.append(b"Content-Length: %d" % len(body))
+        self.wfile.write(b"\\r\\n".join([*lines, b"", body]))
+
+    def echo(self, key):
+        accept = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
+        upgrade = [b"Upgrade: websocket", b"Connection: Upgrade"]
+        self.answer(b"101 Switching Protocols", b"", *upgrade, b"Sec-WebSocket-Accept: " + accept)
+        first = 0
+        # Up to the closing frame, which is echoed too.
+        while first & 15 != 8:
+            first, length = self.rfile.read(2)
+            mask = self.rfile.read(4)
+            data = self.rfile.read(length & 127)
+            plain = bytes(byte ^ mask[i % 4] for i, byte in enumerate(data))
+            self.wfile.write(bytes([first, len(plain)]) + plain)
+
+class Server(socketserver.ThreadingTCPServer):
+    allow_reuse_address = daemon_threads = True
+
+for port in map(int, os.environ["PORTS"].split(",")):
+    threading.Thread(target=Server((ADDRESS, port), Visit).serve_forever).start()
+print("serving", flush=True)
+"""
+IDLES = "import threading\nthreading.Event().wait()\n"
+WAITS = 'print("waits", flush=True)\ninput()\n'
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What leads to sessions from outside: a layer, its variables, and where it listens."""
+
+    layer: str
+    platform: Platform
+    cluster: ClusterUnderTest
+    http_port: int
+    https_port: int
+    trusted: ssl.SSLContext
+    managed_by: str
+
+    @property
+    def routes(self) -> str:
+        return "ingresses" if self.layer == "ingress" else "httproutes"
+
+    async def get(self, host: str, path: str = "/", *, has_tls: bool = False) -> httpx.Response:
+        """Ask a public host, as a visitor whose DNS knows it would."""
+        scheme, port = ("https", self.https_port) if has_tls else ("http", self.http_port)
+        async with httpx.AsyncClient(verify=self.trusted, trust_env=False, timeout=20) as client:
+            return await client.get(
+                f"{scheme}://127.0.0.1:{port}{path}",
+                headers={"host": host},
+                extensions={"sni_hostname": host},
+            )
+
+    async def names(self, kind: str) -> list[str]:
+        found = await self.cluster.objects(kind, self.managed_by)
+        return [name for name in found if name != f"{self.managed_by}-route-probe"]
+
+    async def until_no_routes(self) -> None:
+        """Wait until nothing publishes any session."""
+        async with asyncio.timeout(SETTLED_SECONDS):
+            for kind in KINDS:
+                while left := await self.names(kind):
+                    assert left
+                    await asyncio.sleep(0.1)
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    made = Certificates.make(tmp_path_factory.mktemp("certificates"))
+    made.server(f"*.{BASE_DOMAIN}")
+    return made
+
+
+@pytest.fixture(scope="module", name="cluster")
+def routing_cluster(
+    tmp_path_factory: pytest.TempPathFactory, certificates: Certificates
+) -> Iterator[ClusterUnderTest]:
+    """A local cluster with its ingress, a certificate and a Gateway."""
+    folder = tmp_path_factory.mktemp("routes")
+    with local_cluster(folder, RUNNER_LOCAL_GATEWAY_API="true") as cluster:
+        # In a thread of its own: this one has the loop of the tests.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(asyncio.run, prepare(cluster, certificates)).result()
+        yield cluster
+
+
+async def prepare(cluster: ClusterUnderTest, certificates: Certificates) -> None:
+    pem = (certificates.folder / "server.pem").read_text()
+    certificate, separator, key = pem.partition("-----BEGIN PRIVATE KEY-----")
+    parts = {"tls.crt": certificate, "tls.key": separator + key}
+    encoded = {name: base64.b64encode(text.encode()).decode() for name, text in parts.items()}
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": "certificate"},
+        "data": encoded,
+    }
+    tls = {"certificateRefs": [{"name": "certificate"}]}
+    listeners = [
+        {"name": "http", "protocol": "HTTP", "port": 80},
+        {"name": "https", "protocol": "HTTPS", "port": 443, "tls": tls},
+    ]
+    gateway = {
+        "apiVersion": GATEWAY_API,
+        "kind": "Gateway",
+        "metadata": {"name": "public"},
+        "spec": {"gatewayClassName": "telorunner-local", "listeners": listeners},
+    }
+    async with cluster.opened() as api:
+        await objects.create(api, "secrets", secret)
+        path = f"/apis/{GATEWAY_API}/namespaces/{cluster.namespace}/gateways"
+        await api.request(Call("POST", path, body=gateway))
+
+
+@contextmanager
+def publishing(
+    layer: str, cluster: ClusterUnderTest, certificates: Certificates, database: str, **more: str
+) -> Iterator[Gate]:
+    """Have a platform, not started yet, that publishes by a layer and asks hosts by HTTPS."""
+    assert cluster.process is not None
+    listening = next(filter(None, map(INGRESS_AT.search, cluster.process.output)))
+    http_port, https_port = (int(port) for port in listening.groups())
+    of_layer = {
+        # The default class of the cluster.
+        "ingress": {"SESSION_INGRESS_TLS_SECRET": "certificate"},
+        "gateway": {"SESSION_GATEWAY_NAME": "public"},
+    }
+    variables = {
+        "SESSION_ROUTING_BASE_DOMAIN": BASE_DOMAIN,
+        "SESSION_ROUTE_PROBE_ADDRESS": f"127.0.0.1:{https_port}",
+        "SSL_CERT_FILE": str(certificates.file),
+        "DATABASE_URL": f"sqlite:///{database}/db.sqlite3",
+        **of_layer[layer],
+        **more,
+    }
+    platform = Platform(cluster.data_dir, {**cluster.environment, **variables})
+    managed_by = more.get("RUNNER_MANAGED_BY", MANAGED_BY)
+    trusted = certificates.client()
+    try:
+        yield Gate(layer, platform, cluster, http_port, https_port, trusted, managed_by)
+    finally:
+        if platform.process is not None:
+            assert platform.stop() == 0, "serve did not end cleanly"
+
+
+@pytest.fixture(scope="module", params=["ingress", "gateway"])
+def gate(
+    request: pytest.FixtureRequest,
+    cluster: ClusterUnderTest,
+    certificates: Certificates,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Gate]:
+    """A platform that runs for all tests of a layer."""
+    database = str(tmp_path_factory.mktemp("database"))
+    with publishing(request.param, cluster, certificates, database) as gate:
+        gate.platform.start()
+        yield gate
+
+
+@asynccontextmanager
+async def opened(gate: Gate) -> AsyncIterator[Client]:
+    client = Client(gate.platform.url, gate.cluster.image)
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@pytest.fixture
+async def client(gate: Gate) -> AsyncIterator[Client]:
+    async with opened(gate) as client:
+        yield client
+
+
+async def create(client: Client, *ports: int, program: str = SERVES) -> str:
+    return await client.create(
+        program,
+        env={"PORTS": ",".join(map(str, ports))},
+        ports=[{"port": port, "protocol": "tcp"} for port in ports],
+    )
+
+
+async def until(
+    client: Client, session: str, test: Callable[[dict[str, Any]], bool]
+) -> list[dict[str, Any]]:
+    """Follow a session up to an event that passes the test; return all events up to it."""
+    events: list[dict[str, Any]] = []
+    async with aclosing(client.follow(session)) as following:
+        async for _, event in following:
+            # A gap has no type.
+            events.append({"type": "gap", **event})
+            if test(events[-1]):
+                return events
+    raise AssertionError(f"the stream ended with {events[-1]}")
+
+
+def is_route(state: str, port: int = 8080) -> Callable[[dict[str, Any]], bool]:
+    return lambda event: (
+        (event["type"], event.get("port"), event.get("state"))
+        == (
+            "route",
+            port,
+            state,
+        )
+    )
+
+
+def is_reachable(event: dict[str, Any]) -> bool:
+    return event["type"] == "reachability" and event["state"] == "reachable"
+
+
+async def stop(client: Client, session: str) -> None:
+    assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+    assert await client.status(session) == {"kind": "stopped"}
+
+
+async def test_each_port_is_reached_under_its_own_host(gate: Gate, client: Client) -> None:
+    features = (await client.http.get("/v1/capabilities")).json()["features"]
+    assert features["ports"] is True
+    session = await create(client, 8080, 9090)
+    hosts = {port: f"{port}-{session}.{BASE_DOMAIN}" for port in (8080, 9090)}
+    events = await until(client, session, is_route("programmed", 9090))
+    running = next(one for one in events if one.get("status", {}).get("kind") == "running")
+    assert running["status"]["endpoints"] == [
+        {"host": host, "port": port, "protocol": "tcp", "url": f"https://{host}"}
+        for port, host in hosts.items()
+    ]
+    # `running` waited for no route, and each was pending first.
+    states = [(one["port"], one["state"]) for one in events if one["type"] == "route"]
+    assert states[:2] == [(8080, "pending"), (9090, "pending")]
+    assert events.index(running) < next(i for i, one in enumerate(events) if "host" in one)
+    await until(client, session, is_route("programmed"))
+    await until(client, session, lambda one: is_reachable(one) and one["port"] == 8080)
+    await until(client, session, lambda one: is_reachable(one) and one["port"] == 9090)
+    for port, host in hosts.items():
+        for has_tls in (False, True):
+            answer = await gate.get(host, "/a/path?b=c", has_tls=has_tls)
+            assert (answer.status_code, answer.text) == (200, f"{port} {host} /a/path?b=c")
+    # The hosts of others lead nowhere.
+    assert (await gate.get(f"8080-aaaaaaaaaaaa.{BASE_DOMAIN}")).status_code == 404
+    await stop(client, session)
+    await gate.until_no_routes()
+    assert (await gate.get(hosts[8080])).status_code == 404
+
+
+async def test_a_websocket_is_carried_both_ways(gate: Gate, client: Client) -> None:
+    session = await create(client, 8080)
+    host = f"8080-{session}.{BASE_DOMAIN}"
+    await until(client, session, is_route("programmed"))
+    await until(client, session, is_reachable)
+    for scheme, port in (("ws", gate.http_port), ("wss", gate.https_port)):
+        more: dict[str, Any] = {"ssl": gate.trusted} if scheme == "wss" else {}
+        connecting = connect(
+            f"{scheme}://{host}/", host="127.0.0.1", port=port, proxy=None, compression=None, **more
+        )
+        async with connecting as socket:
+            await socket.send("both ways")
+            assert await socket.recv() == "both ways"
+    await stop(client, session)
+
+
+async def test_the_way_is_proved_while_nothing_listens(gate: Gate, client: Client) -> None:
+    session = await create(client, 8080, program=IDLES)
+    await until(client, session, is_route("programmed"))
+    host = f"8080-{session}.{BASE_DOMAIN}"
+    assert (await gate.get(host)).status_code in (502, 503)
+    # What a visitor finds below the reserved path is the runner's, which tells him nothing.
+    assert (await gate.get(host, "/.well-known/telo-route/x/y")).status_code in (502, 503)
+    document = (await client.http.get(f"/v1/sessions/{session}")).json()
+    assert document["status"]["endpoints"][0]["host"] == host
+    await stop(client, session)
+
+
+async def test_a_route_that_leads_elsewhere_is_found_out_whatever_its_status_says(
+    gate: Gate, client: Client
+) -> None:
+    session = await create(client, 8080)
+    await until(client, session, is_route("programmed"))
+    name = f"telo-run-{session}" if gate.layer == "ingress" else f"telo-run-{session}-8080"
+    async with gate.cluster.opened() as api:
+        found = await objects.get(api, gate.routes, name)
+        await objects.replace(api, gate.routes, without_reserved_path(found))
+        events = await until(client, session, is_route("unprogrammed"))
+        assert events[-1]["reason"].startswith("gateway: ")
+        # And back.
+        changed = await objects.get(api, gate.routes, name)
+        changed["spec"] = found["spec"]
+        await objects.replace(api, gate.routes, changed)
+        later = iter((False, True))
+        is_good = is_route("programmed")
+        await until(client, session, lambda one: is_good(one) and next(later))
+    await stop(client, session)
+
+
+@pytest.mark.parametrize("end", ["stop", "exit", "delete"])
+async def test_the_end_of_a_session_is_no_news_of_its_routes(
+    gate: Gate, client: Client, end: str
+) -> None:
+    session = await create(client, 8080, program=WAITS)
+    await until(client, session, is_route("programmed"))
+    if end == "stop":
+        assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
+    elif end == "exit":
+        async with client.terminal(session) as terminal:
+            await terminal.until(b"waits")
+            await terminal.socket.send(b"\r")
+    else:
+        async with gate.cluster.opened() as api:
+            await objects.delete_if_exists(api, "pods", f"telo-run-{session}", grace_seconds=5)
+    kind = {"stop": "stopped", "exit": "exited", "delete": "failed"}[end]
+    assert (await client.status(session))["kind"] == kind
+    events = [event for _, event in await client.events(session)]
+    states = [one["state"] for one in events if one["type"] == "route"]
+    assert states == ["pending", "programmed"]
+    await gate.until_no_routes()
+
+
+@pytest.mark.parametrize("is_whole", [True, False], ids=["all", "service"])
+async def test_what_somebody_deletes_is_published_again(
+    gate: Gate, client: Client, *, is_whole: bool
+) -> None:
+    session = await create(client, 8080)
+    host = f"8080-{session}.{BASE_DOMAIN}"
+    await until(client, session, is_route("programmed"))
+    await until(client, session, is_reachable)
+    async with gate.cluster.opened() as api:
+        selector = f"{objects.managed_selector(gate.managed_by)},telo.run/session-id={session}"
+        for kind in (gate.routes, "services") if is_whole else ("services",):
+            for one in await objects.list_objects(api, kind, selector=selector):
+                await objects.delete_if_exists(api, kind, one["metadata"]["name"])
+    later = iter((False, True))
+    is_good = is_route("programmed")
+    events = await until(client, session, lambda one: is_good(one) and next(later))
+    states = [one["state"] for one in events if one["type"] == "route"]
+    assert states == ["pending", "programmed", "unprogrammed", "pending", "programmed"]
+    assert (await gate.get(host)).text == f"8080 {host} /"
+    await stop(client, session)
+
+
+def without_reserved_path(found: dict[str, Any]) -> dict[str, Any]:
+    """Return a route that sends everything to the application."""
+    spec = found["spec"]
+    if found["kind"] == "Ingress":
+        http = spec["rules"][0]["http"]
+        rules = [{**spec["rules"][0], "http": {"paths": http["paths"][1:]}}]
+    else:
+        rules = spec["rules"][1:]
+    return {**found, "spec": {**spec, "rules": rules}}
+
+
+@pytest.mark.parametrize("layer", ["ingress", "gateway"])
+async def test_sessions_go_on_under_their_hosts_through_a_restart(
+    cluster: ClusterUnderTest, certificates: Certificates, tmp_path: Path, layer: str
+) -> None:
+    with publishing(
+        layer, cluster, certificates, str(tmp_path), RUNNER_MANAGED_BY="restarted"
+    ) as gate:
+        await asyncio.to_thread(gate.platform.start)
+        async with opened(gate) as client:
+            session = await create(client, 8080)
+            await until(client, session, is_route("programmed"))
+            await until(client, session, is_reachable)
+        host = f"8080-{session}.{BASE_DOMAIN}"
+        before = await services(gate)
+        assert await asyncio.to_thread(gate.platform.stop) == 0
+        # Nobody is left to answer probes, and visitors do not notice.
+        assert await cluster.objects("endpointslices", gate.managed_by) == []
+        assert (await gate.get(host)).text == f"8080 {host} /"
+        await asyncio.to_thread(gate.platform.start)
+        async with opened(gate) as client:
+            await until(client, session, is_route("programmed"))
+            assert await services(gate) == before
+            assert (await gate.get(host)).text == f"8080 {host} /"
+            assert len(await cluster.objects("endpointslices", gate.managed_by)) == 1
+            await stop(client, session)
+        await gate.until_no_routes()
+
+
+async def services(gate: Gate) -> dict[str, tuple[str, str]]:
+    """Return uid and address of each Service of the runner's."""
+    async with gate.cluster.opened() as api:
+        selector = objects.managed_selector(gate.managed_by)
+        found = await objects.list_objects(api, "services", selector=selector)
+    return {
+        one["metadata"]["name"]: (one["metadata"]["uid"], one["spec"]["clusterIP"]) for one in found
+    }
