@@ -1,7 +1,6 @@
 """The local cluster's ingress on a store of its own, without the API, and raw HTTP towards it."""
 
 import asyncio
-import base64
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +14,7 @@ from telorunner.localcluster.ingress.server import Ingress, Listeners
 from telorunner.localcluster.ingress.wire import Limits
 from telorunner.localcluster.networkdefaults import LOCAL_CLASS, add_local_classes
 from telorunner.localcluster.store import Store
-from tests.engine.gateways import Certificates
+from tests.engine.gateways import Certificates, tls_secret
 
 HOST = "127.0.0.1"
 NAMESPACE = "apps"
@@ -59,20 +58,8 @@ def make_ingress(name: str, host: str, service: str, path: str = "/", **spec: An
 
 
 def make_secret(name: str, certificate: bytes, key: bytes) -> Object:
-    data = {"tls.crt": certificate, "tls.key": key}
-    return {
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "type": "kubernetes.io/tls",
-        "data": {field: base64.b64encode(value).decode() for field, value in data.items()},
-    }
-
-
-def make_pair(certificates: Certificates, host: str) -> tuple[bytes, bytes]:
-    """Return a certificate for a host and its key."""
-    certificates.server(host)
-    pem = (certificates.folder / "server.pem").read_bytes()
-    certificate, mark, key = pem.partition(b"-----BEGIN PRIVATE")
-    return certificate, mark + key
+    secret = tls_secret(name, certificate, key)
+    return {**secret, "metadata": {"name": name, "namespace": NAMESPACE}}
 
 
 class Answer:

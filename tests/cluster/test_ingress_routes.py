@@ -21,7 +21,6 @@ from tests.cluster.ingress_harness import (
     Talk,
     ask_for,
     make_ingress,
-    make_pair,
     make_secret,
     make_service,
     make_slice,
@@ -336,7 +335,7 @@ async def test_a_listener_with_tls_takes_its_certificate_and_only_its_own_routes
 
 def certified(certificates: Certificates, secret: str, host: str) -> Object:
     """Return a Secret with a certificate for a host."""
-    return make_secret(secret, *make_pair(certificates, host))
+    return make_secret(secret, *certificates.pair(host))
 
 
 async def ask_securely(bench: Bench, certificates: Certificates, host: str) -> bytes:

@@ -17,8 +17,7 @@ import pytest
 import yaml
 from websockets.asyncio.client import connect
 
-from tests.cluster.ingress_harness import make_pair
-from tests.engine.gateways import Certificates
+from tests.engine.gateways import Certificates, tls_secret
 from tests.serving import ROOT, Process
 
 pytestmark = pytest.mark.cluster
@@ -237,12 +236,7 @@ async def test_tls_by_a_secret_that_changes(cluster: Running, tmp_path: Path) ->
         with pytest.raises(aiohttp.ClientConnectorCertificateError):
             await cluster.ask(host, certificates[0].client())
         for number, one in enumerate(certificates):
-            fields = zip(("tls.crt", "tls.key"), make_pair(one, host), strict=True)
-            manifest = {
-                "metadata": {"name": "safe"},
-                "type": "kubernetes.io/tls",
-                "data": {name: base64.b64encode(part).decode() for name, part in fields},
-            }
+            manifest = tls_secret("safe", *one.pair(host))
             path = _path("secrets", "") + ("/safe" if number else "")
             await cluster.api.call("PUT" if number else "POST", path, manifest)
             assert (await cluster.ask(host, one.client()))[0] == 200

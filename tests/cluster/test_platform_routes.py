@@ -1,12 +1,11 @@
 """Public hosts from end to end on the local cluster: what answers is the application itself."""
 
 import asyncio
-import base64
 import re
 import ssl
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from websockets.asyncio.client import connect
 
 from telorunner.kube import objects
 from telorunner.kube.client import Call
+from tests import routed
 from tests.clients import Client
 from tests.clusters import MANAGED_BY, ClusterUnderTest, local_cluster
-from tests.engine.gateways import Certificates
+from tests.engine.gateways import Certificates, tls_secret
 from tests.serving import Platform
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
@@ -32,50 +32,6 @@ INGRESS_AT = re.compile(
 )
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 
-# Answers each request with port, host and path, and echoes what comes over a WebSocket.
-SERVES = """
-import base64, hashlib, os, socketserver, threading
-ADDRESS = os.environ["TELO_STANDIN_BIND"]
-MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-
-class Visit(socketserver.StreamRequestHandler):
-    def handle(self):
-        path = self.rfile.readline().split()[1].decode()
-        lines = iter(self.rfile.readline, b"\\r\\n")
-        headers = {name.lower(): value for name, value in (one.split(b": ", 1) for one in lines)}
-        if b"sec-websocket-key" in headers:
-            self.echo(headers[b"sec-websocket-key"].strip())
-            return
-        port, host = self.server.server_address[1], headers[b"host"].strip().decode()
-        self.answer(b"200 OK", f"{port} {host} {path}".encode(), b"Connection: close")
-
-    def answer(self, status, body, *headers):
-        lines = [b"HTTP/1.1 " + status, *headers]
-        if body:
-            lines.append(b"Content-Length: %d" % len(body))
-        self.wfile.write(b"\\r\\n".join([*lines, b"", body]))
-
-    def echo(self, key):
-        accept = base64.b64encode(hashlib.sha1(key + MAGIC).digest())
-        upgrade = [b"Upgrade: websocket", b"Connection: Upgrade"]
-        self.answer(b"101 Switching Protocols", b"", *upgrade, b"Sec-WebSocket-Accept: " + accept)
-        first = 0
-        # Up to the closing frame, which is echoed too.
-        while first & 15 != 8:
-            first, length = self.rfile.read(2)
-            mask = self.rfile.read(4)
-            data = self.rfile.read(length & 127)
-            plain = bytes(byte ^ mask[i % 4] for i, byte in enumerate(data))
-            self.wfile.write(bytes([first, len(plain)]) + plain)
-
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = daemon_threads = True
-
-for port in map(int, os.environ["PORTS"].split(",")):
-    threading.Thread(target=Server((ADDRESS, port), Visit).serve_forever).start()
-print("serving", flush=True)
-"""
-IDLES = "import threading\nthreading.Event().wait()\n"
 WAITS = 'print("waits", flush=True)\ninput()\n'
 
 
@@ -120,9 +76,7 @@ class Gate:
 
 @pytest.fixture(scope="module")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
-    made = Certificates.make(tmp_path_factory.mktemp("certificates"))
-    made.server(f"*.{BASE_DOMAIN}")
-    return made
+    return Certificates.make(tmp_path_factory.mktemp("certificates"))
 
 
 @pytest.fixture(scope="module", name="cluster")
@@ -139,17 +93,6 @@ def routing_cluster(
 
 
 async def prepare(cluster: ClusterUnderTest, certificates: Certificates) -> None:
-    pem = (certificates.folder / "server.pem").read_text()
-    certificate, separator, key = pem.partition("-----BEGIN PRIVATE KEY-----")
-    parts = {"tls.crt": certificate, "tls.key": separator + key}
-    encoded = {name: base64.b64encode(text.encode()).decode() for name, text in parts.items()}
-    secret = {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": "certificate"},
-        "data": encoded,
-    }
     tls = {"certificateRefs": [{"name": "certificate"}]}
     listeners = [
         {"name": "http", "protocol": "HTTP", "port": 80},
@@ -162,6 +105,7 @@ async def prepare(cluster: ClusterUnderTest, certificates: Certificates) -> None
         "spec": {"gatewayClassName": "telorunner-local", "listeners": listeners},
     }
     async with cluster.opened() as api:
+        secret = tls_secret("certificate", *certificates.pair(f"*.{BASE_DOMAIN}"))
         await objects.create(api, "secrets", secret)
         path = f"/apis/{GATEWAY_API}/namespaces/{cluster.namespace}/gateways"
         await api.request(Call("POST", path, body=gateway))
@@ -227,54 +171,12 @@ async def client(gate: Gate) -> AsyncIterator[Client]:
         yield client
 
 
-async def create(client: Client, *ports: int, program: str = SERVES) -> str:
-    return await client.create(
-        program,
-        env={"PORTS": ",".join(map(str, ports))},
-        ports=[{"port": port, "protocol": "tcp"} for port in ports],
-    )
-
-
-async def until(
-    client: Client, session: str, test: Callable[[dict[str, Any]], bool]
-) -> list[dict[str, Any]]:
-    """Follow a session up to an event that passes the test; return all events up to it."""
-    events: list[dict[str, Any]] = []
-    async with aclosing(client.follow(session)) as following:
-        async for _, event in following:
-            # A gap has no type.
-            events.append({"type": "gap", **event})
-            if test(events[-1]):
-                return events
-    raise AssertionError(f"the stream ended with {events[-1]}")
-
-
-def is_route(state: str, port: int = 8080) -> Callable[[dict[str, Any]], bool]:
-    return lambda event: (
-        (event["type"], event.get("port"), event.get("state"))
-        == (
-            "route",
-            port,
-            state,
-        )
-    )
-
-
-def is_reachable(event: dict[str, Any]) -> bool:
-    return event["type"] == "reachability" and event["state"] == "reachable"
-
-
-async def stop(client: Client, session: str) -> None:
-    assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
-    assert await client.status(session) == {"kind": "stopped"}
-
-
 async def test_each_port_is_reached_under_its_own_host(gate: Gate, client: Client) -> None:
     features = (await client.http.get("/v1/capabilities")).json()["features"]
     assert features["ports"] is True
-    session = await create(client, 8080, 9090)
+    session = await routed.create(client, 8080, 9090)
     hosts = {port: f"{port}-{session}.{BASE_DOMAIN}" for port in (8080, 9090)}
-    events = await until(client, session, is_route("programmed", 9090))
+    events = await routed.until(client, session, routed.is_route("programmed", 9090))
     running = next(one for one in events if one.get("status", {}).get("kind") == "running")
     assert running["status"]["endpoints"] == [
         {"host": host, "port": port, "protocol": "tcp", "url": f"https://{host}"}
@@ -284,25 +186,25 @@ async def test_each_port_is_reached_under_its_own_host(gate: Gate, client: Clien
     states = [(one["port"], one["state"]) for one in events if one["type"] == "route"]
     assert states[:2] == [(8080, "pending"), (9090, "pending")]
     assert events.index(running) < next(i for i, one in enumerate(events) if "host" in one)
-    await until(client, session, is_route("programmed"))
-    await until(client, session, lambda one: is_reachable(one) and one["port"] == 8080)
-    await until(client, session, lambda one: is_reachable(one) and one["port"] == 9090)
+    await routed.works(client, session)
+    await routed.until(client, session, routed.is_reachable(8080))
+    await routed.until(client, session, routed.is_reachable(9090))
     for port, host in hosts.items():
         for has_tls in (False, True):
             answer = await gate.get(host, "/a/path?b=c", has_tls=has_tls)
             assert (answer.status_code, answer.text) == (200, f"{port} {host} /a/path?b=c")
     # The hosts of others lead nowhere.
     assert (await gate.get(f"8080-aaaaaaaaaaaa.{BASE_DOMAIN}")).status_code == 404
-    await stop(client, session)
+    await routed.stop(client, session)
     await gate.until_no_routes()
     assert (await gate.get(hosts[8080])).status_code == 404
 
 
 async def test_a_websocket_is_carried_both_ways(gate: Gate, client: Client) -> None:
-    session = await create(client, 8080)
+    session = await routed.create(client, 8080)
     host = f"8080-{session}.{BASE_DOMAIN}"
-    await until(client, session, is_route("programmed"))
-    await until(client, session, is_reachable)
+    await routed.works(client, session)
+    await routed.until(client, session, routed.is_reachable())
     for scheme, port in (("ws", gate.http_port), ("wss", gate.https_port)):
         more: dict[str, Any] = {"ssl": gate.trusted} if scheme == "wss" else {}
         connecting = connect(
@@ -311,48 +213,45 @@ async def test_a_websocket_is_carried_both_ways(gate: Gate, client: Client) -> N
         async with connecting as socket:
             await socket.send("both ways")
             assert await socket.recv() == "both ways"
-    await stop(client, session)
+    await routed.stop(client, session)
 
 
 async def test_the_way_is_proved_while_nothing_listens(gate: Gate, client: Client) -> None:
-    session = await create(client, 8080, program=IDLES)
-    await until(client, session, is_route("programmed"))
+    session = await routed.create(client, 8080, program=routed.IDLES)
+    await routed.works(client, session)
     host = f"8080-{session}.{BASE_DOMAIN}"
     assert (await gate.get(host)).status_code in (502, 503)
     # What a visitor finds below the reserved path is the runner's, which tells him nothing.
     assert (await gate.get(host, "/.well-known/telo-route/x/y")).status_code in (502, 503)
     document = (await client.http.get(f"/v1/sessions/{session}")).json()
     assert document["status"]["endpoints"][0]["host"] == host
-    await stop(client, session)
+    await routed.stop(client, session)
 
 
 async def test_a_route_that_leads_elsewhere_is_found_out_whatever_its_status_says(
     gate: Gate, client: Client
 ) -> None:
-    session = await create(client, 8080)
-    await until(client, session, is_route("programmed"))
+    session = await routed.create(client, 8080)
+    await routed.works(client, session)
     name = f"telo-run-{session}" if gate.layer == "ingress" else f"telo-run-{session}-8080"
     async with gate.cluster.opened() as api:
         found = await objects.get(api, gate.routes, name)
         await objects.replace(api, gate.routes, without_reserved_path(found))
-        events = await until(client, session, is_route("unprogrammed"))
-        assert events[-1]["reason"].startswith("gateway: ")
+        assert (await routed.reason(client, session)).startswith("gateway: ")
         # And back.
         changed = await objects.get(api, gate.routes, name)
         changed["spec"] = found["spec"]
         await objects.replace(api, gate.routes, changed)
-        later = iter((False, True))
-        is_good = is_route("programmed")
-        await until(client, session, lambda one: is_good(one) and next(later))
-    await stop(client, session)
+        await routed.works(client, session, times=2)
+    await routed.stop(client, session)
 
 
 @pytest.mark.parametrize("end", ["stop", "exit", "delete"])
 async def test_the_end_of_a_session_is_no_news_of_its_routes(
     gate: Gate, client: Client, end: str
 ) -> None:
-    session = await create(client, 8080, program=WAITS)
-    await until(client, session, is_route("programmed"))
+    session = await routed.create(client, 8080, program=WAITS)
+    await routed.works(client, session)
     if end == "stop":
         assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
     elif end == "exit":
@@ -374,22 +273,20 @@ async def test_the_end_of_a_session_is_no_news_of_its_routes(
 async def test_what_somebody_deletes_is_published_again(
     gate: Gate, client: Client, *, is_whole: bool
 ) -> None:
-    session = await create(client, 8080)
+    session = await routed.create(client, 8080)
     host = f"8080-{session}.{BASE_DOMAIN}"
-    await until(client, session, is_route("programmed"))
-    await until(client, session, is_reachable)
+    await routed.works(client, session)
+    await routed.until(client, session, routed.is_reachable())
     async with gate.cluster.opened() as api:
         selector = f"{objects.managed_selector(gate.managed_by)},telo.run/session-id={session}"
         for kind in (gate.routes, "services") if is_whole else ("services",):
             for one in await objects.list_objects(api, kind, selector=selector):
                 await objects.delete_if_exists(api, kind, one["metadata"]["name"])
-    later = iter((False, True))
-    is_good = is_route("programmed")
-    events = await until(client, session, lambda one: is_good(one) and next(later))
+    events = await routed.until(client, session, routed.is_route("programmed", times=2))
     states = [one["state"] for one in events if one["type"] == "route"]
     assert states == ["pending", "programmed", "unprogrammed", "pending", "programmed"]
     assert (await gate.get(host)).text == f"8080 {host} /"
-    await stop(client, session)
+    await routed.stop(client, session)
 
 
 def without_reserved_path(found: dict[str, Any]) -> dict[str, Any]:
@@ -412,9 +309,9 @@ async def test_sessions_go_on_under_their_hosts_through_a_restart(
     ) as gate:
         await asyncio.to_thread(gate.platform.start)
         async with opened(gate) as client:
-            session = await create(client, 8080)
-            await until(client, session, is_route("programmed"))
-            await until(client, session, is_reachable)
+            session = await routed.create(client, 8080)
+            await routed.works(client, session)
+            await routed.until(client, session, routed.is_reachable())
         host = f"8080-{session}.{BASE_DOMAIN}"
         before = await services(gate)
         assert await asyncio.to_thread(gate.platform.stop) == 0
@@ -423,11 +320,11 @@ async def test_sessions_go_on_under_their_hosts_through_a_restart(
         assert (await gate.get(host)).text == f"8080 {host} /"
         await asyncio.to_thread(gate.platform.start)
         async with opened(gate) as client:
-            await until(client, session, is_route("programmed"))
+            await routed.works(client, session)
             assert await services(gate) == before
             assert (await gate.get(host)).text == f"8080 {host} /"
             assert len(await cluster.objects("endpointslices", gate.managed_by)) == 1
-            await stop(client, session)
+            await routed.stop(client, session)
         await gate.until_no_routes()
 
 

@@ -5,7 +5,6 @@ with that.
 """
 
 import asyncio
-import base64
 import os
 import ssl
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from websockets.asyncio.client import connect
 from routing.routes import WELL_KNOWN
 from telorunner.kube import objects
 from tests.clusters import ClusterUnderTest
-from tests.engine.gateways import Certificates
+from tests.engine.gateways import Certificates, tls_secret
 from tests.realcluster import kubectl
 
 Object = dict[str, Any]
@@ -128,7 +127,7 @@ def prepare(cluster: ClusterUnderTest, folder: Path) -> Entrance:
     certificates = Certificates.make(folder)
     trusted = certificates.client()
     entrance = Entrance(cluster, http, https, self_host, certificates, trusted)
-    apply(entrance, tls_secret(SECRET, certificates, f"*.{entrance.base_domain}"))
+    apply(entrance, tls_secret(SECRET, *certificates.pair(f"*.{entrance.base_domain}")))
     apply(entrance, gateway(entrance, PLAIN, "http"))
     apply(entrance, gateway(entrance, BOTH, "http", "https"))
     return entrance
@@ -147,21 +146,6 @@ def patch(entrance: Entrance, kind: str, name: str, change: Object) -> None:
 
 def delete(entrance: Entrance, kind: str, name: str) -> None:
     kubectl("delete", kind, name, "-n", entrance.namespace)
-
-
-def tls_secret(name: str, certificates: Certificates, host: str) -> Object:
-    """Return a Secret with a certificate for a host."""
-    certificates.server(host)
-    pem = (certificates.folder / "server.pem").read_text()
-    certificate, separator, key = pem.partition("-----BEGIN PRIVATE KEY-----")
-    parts = {"tls.crt": certificate, "tls.key": separator + key}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": name},
-        "data": {key: base64.b64encode(text.encode()).decode() for key, text in parts.items()},
-    }
 
 
 def gateway(entrance: Entrance, name: str, *listeners: str, **allowed: Any) -> Object:

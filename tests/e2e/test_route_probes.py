@@ -20,8 +20,8 @@ from tests.e2e.entrances import (
     apply,
     delete,
     patch,
-    tls_secret,
 )
+from tests.engine.gateways import tls_secret
 from tests.realcluster import kubectl
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -169,7 +169,7 @@ async def test_a_certificate_for_other_names_and_an_unknown_name_are_found_out(
 async def show_another_certificate(serve: Serving, entrance: Entrance, own: dict[str, str]) -> None:
     # No other certificate of the namespace is for these hosts.
     domain = f"private.{entrance.base_domain}"
-    apply(entrance, tls_secret("private", entrance.certificates, "*.elsewhere.test"))
+    apply(entrance, tls_secret("private", *entrance.certificates.pair("*.elsewhere.test")))
     variables = {
         **entrance.runner(has_tls=True),
         **INGRESS,
@@ -181,7 +181,7 @@ async def show_another_certificate(serve: Serving, entrance: Entrance, own: dict
         session = await routed.create(client, 8080)
         # It has none for these hosts, and shows one that it makes itself.
         assert await routed.reason(client, session) == "tls: The certificate is signed by itself."
-        right = tls_secret("private", entrance.certificates, f"*.{domain}")
+        right = tls_secret("private", *entrance.certificates.pair(f"*.{domain}"))
         patch(entrance, "secret", "private", {"data": right["data"]})
         await routed.works(client, session)
         await entrance.until(f"8080-{session}.{domain}", 200, has_tls=True)

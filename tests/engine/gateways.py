@@ -1,12 +1,14 @@
 """A small data plane on port 0: what takes requests for public hosts, TLS and all, as told."""
 
 import asyncio
+import base64
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -102,9 +104,29 @@ class Certificates:
         context.load_cert_chain(pem)
         return context
 
+    def pair(self, *names: str) -> tuple[bytes, bytes]:
+        """Return a certificate for these names, and its key; both PEM."""
+        self.server(*names)
+        certificate, mark, key = (
+            (self.folder / "server.pem").read_bytes().partition(b"-----BEGIN PRIVATE KEY-----")
+        )
+        return certificate, mark + key
+
 
 def _write(path: Path, data: bytes) -> None:
     path.write_bytes(data)
+
+
+def tls_secret(name: str, certificate: bytes, key: bytes) -> dict[str, Any]:
+    """Return the manifest of a Secret by which an ingress controller serves TLS."""
+    data = {"tls.crt": certificate, "tls.key": key}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "type": "kubernetes.io/tls",
+        "metadata": {"name": name},
+        "data": {field: base64.b64encode(value).decode() for field, value in data.items()},
+    }
 
 
 @dataclass
