@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.tcp import open_server
+
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
 RING = 5000
 
@@ -126,25 +128,5 @@ async def open_debug_server(
     address: str = "127.0.0.1", port: int = 0
 ) -> AsyncIterator[DebugServer]:
     debug_server = DebugServer()
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            with suppress(asyncio.CancelledError):
-                await debug_server.serve(reader, writer)
-        finally:
-            tasks.discard(task)
-
-    server = await asyncio.start_server(serve, address, port)
-    debug_server.port = server.sockets[0].getsockname()[1]
-    try:
+    async with open_server(debug_server.serve, address, port) as debug_server.port:
         yield debug_server
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        while tasks:
-            await asyncio.wait(tasks)

@@ -16,7 +16,7 @@ from telorunner.kube.objects import SESSION_ID_LABEL
 from tests import routed
 from tests.clusters import MANAGED_BY, ClusterUnderTest
 from tests.e2e.conftest import Served, Serving, apart
-from tests.e2e.entrances import BOTH, CLASS, PLAIN, SECRET, Entrance
+from tests.e2e.entrances import BOTH, CLASS, PLAIN, SECRET, Entrance, delete
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
 
@@ -138,6 +138,24 @@ async def service(entrance: Entrance, session: str) -> dict[str, Any]:
 
 def ports_of(service: dict[str, Any]) -> list[tuple[str, int, str]]:
     return [(one["name"], one["port"], one["protocol"]) for one in service["spec"]["ports"]]
+
+
+@pytest.mark.parametrize("layer", list(Layer)[1:])
+async def test_a_service_that_somebody_deletes_alone_is_made_again(
+    serve: Serving, entrance: Entrance, layer: Layer
+) -> None:
+    async with serve(**entrance.runner(), **WAYS[f"{layer}-http"]) as client:
+        session = await serving(client, entrance)
+        before = await service(entrance, session)
+        delete(entrance, "service", before["metadata"]["name"])
+        await routed.works(client, session, times=2)
+        after = await service(entrance, session)
+        assert after["metadata"]["uid"] != before["metadata"]["uid"]
+        assert after["spec"]["selector"] == before["spec"]["selector"]
+        assert ports_of(after) == ports_of(before)
+        await entrance.until(entrance.host(session), 200)
+        await routed.stop(client, session)
+        await entrance.until_nothing_is_left_of(session)
 
 
 async def test_two_releases_in_one_namespace_leave_each_other_alone(

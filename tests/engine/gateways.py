@@ -18,6 +18,7 @@ from cryptography.x509.oid import NameOID
 from routing.reserved import answer_reserved
 from routing.routes import ProbePath, RoutedPort, SessionRoutes
 from telorunner.localcluster.tls import Authority, load_authority
+from tests.tcp import open_server
 
 BASE_DOMAIN = "apps.test"
 SESSION_ID = "abcdefghijkl"
@@ -160,30 +161,10 @@ async def open_gateway(
 ) -> AsyncIterator[Gateway]:
     """Serve on loopback; connections that are open at the end are cut."""
     gateway = Gateway(handler)
-    tasks: set[asyncio.Task[None]] = set()
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        tasks.add(task)
-        try:
-            with suppress(asyncio.CancelledError):
-                await gateway.serve(reader, writer)
-        finally:
-            tasks.discard(task)
-
     if tls is not None:
         tls.sni_callback = gateway.hello
-    server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=tls)
-    gateway.port = server.sockets[0].getsockname()[1]
-    try:
+    async with open_server(gateway.serve, tls=tls) as gateway.port:
         yield gateway
-    finally:
-        server.close()
-        for task in list(tasks):
-            task.cancel()
-        while tasks:
-            await asyncio.wait(tasks)
 
 
 def respond(status: int = 200, body: bytes = b"", *headers: str) -> bytes:

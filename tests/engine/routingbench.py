@@ -23,7 +23,7 @@ from tests.builders import make_owned_session, make_runtime, make_spec
 from tests.engine.gateways import BASE_DOMAIN, SESSION_ID
 from tests.engine.test_router import INGRESS, LIVE, NAME, report
 from tests.engine.test_supervisor_network import ADDRESS
-from tests.engine.world import decode, held_lease, make_settings
+from tests.engine.world import LogReader, held_lease, make_settings
 from tests.fakes import FakeApi
 from tests.unit.pods import pod, running
 
@@ -38,7 +38,7 @@ Event = dict[str, Any]
 
 
 @dataclass
-class Bench:
+class Bench(LogReader):
     """A session's network at work, on the fake API."""
 
     api: FakeApi
@@ -47,20 +47,6 @@ class Bench:
     log: MemoryLog
     # What the watch of pods shows.
     subscription: Subscription
-
-    async def events(self) -> list[Event]:
-        async with self.log.read_events(SESSION_ID, 0) as reader:
-            return [decode(data) for _, data in (await reader.next()).items]
-
-    async def until(self, test: Callable[[Event], bool]) -> list[Event]:
-        """Wait for an event that passes the test; return all up to it."""
-        events = []
-        async with self.log.read_events(SESSION_ID, 0) as reader:
-            while True:
-                for _, data in (await reader.next()).items:
-                    events.append(decode(data))
-                    if test(events[-1]):
-                        return events
 
     async def until_live(self) -> None:
         """Wait for the Ingress, let its controller say that it works, and wait until that is told.

@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,7 +23,7 @@ from telorunner.errors import StaleFence
 from telorunner.kube.informer import Subscription
 from tests.builders import make_owned_session, make_runtime, make_spec
 from tests.debug_servers import event, open_debug_server
-from tests.engine.world import decode, make_settings
+from tests.engine.world import LogReader, make_settings
 from tests.unit.pods import pod, running
 
 pytestmark = pytest.mark.looptime
@@ -34,27 +34,13 @@ ADDRESS = f"127.77.{os.getpid() >> 8 & 255}.{os.getpid() & 255 or 1}"
 
 
 @dataclass
-class Bench:
+class Bench(LogReader):
     """A session's network at work, and what a test turns."""
 
     session: Session
     subscription: Subscription
     network: Network
     log: MemoryLog
-
-    async def events(self) -> list[dict[str, Any]]:
-        async with self.log.read_events(SESSION_ID, 0) as reader:
-            return [decode(data) for _, data in (await reader.next()).items]
-
-    async def until(self, test: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
-        """Wait for an event that passes the test; return all up to it."""
-        events = []
-        async with self.log.read_events(SESSION_ID, 0) as reader:
-            while True:
-                for _, data in (await reader.next()).items:
-                    events.append(decode(data))
-                    if test(events[-1]):
-                        return events
 
 
 @asynccontextmanager

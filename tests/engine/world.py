@@ -37,6 +37,7 @@ from sessions.spec import App, Port
 from sessions.states import IoMode
 from sessions.store import LEASE_SECONDS, aread, awrite
 from sessions.supervisor import Lease
+from sessions.supervisor.session import Session as SupervisedSession
 from telorunner import aio
 from telorunner.conf import ClusterKind, Settings
 from telorunner.kube.client import Cluster, ClusterSettings, open_cluster
@@ -361,6 +362,28 @@ def decode(encoded: bytes) -> Object:
     event: Object = orjson.loads(message.data)
     assert event["type"] == message.event
     return event
+
+
+class LogReader:
+    """Reads what is told of a session."""
+
+    session: SupervisedSession
+    log: SessionLog
+
+    async def events(self) -> list[Object]:
+        """Return what has been told by now."""
+        async with self.log.read_events(self.session.session_id, 0) as reader:
+            return [decode(data) for _, data in (await reader.next()).items]
+
+    async def until(self, test: Callable[[Object], bool]) -> list[Object]:
+        """Wait for an event that passes the test; return all up to it."""
+        events = []
+        async with self.log.read_events(self.session.session_id, 0) as reader:
+            while True:
+                for _, data in (await reader.next()).items:
+                    events.append(decode(data))
+                    if test(events[-1]):
+                        return events
 
 
 def is_status(kind: str) -> Callable[[Object], bool]:
