@@ -26,7 +26,7 @@ from bench.commands import obey  # noqa: E402 - Django first
 from routing.layer import Offered, decide, routing_settings  # noqa: E402 - Django first
 from routing.routes import Layer, object_name, route_name  # noqa: E402 - Django first
 from telorunner.database import access  # noqa: E402 - Django first
-from tests.engine.test_router import ACCEPTED, report  # noqa: E402 - Django first
+from tests.engine.routers import ACCEPTED, LIVE, report  # noqa: E402 - Django first
 from tests.engine.world import (  # noqa: E402 - Django first
     WAIT_SECONDS,
     FakeWorld,
@@ -36,8 +36,6 @@ from tests.unit.pods import running  # noqa: E402 - Django first
 
 # So many sessions are started side by side: as many as a client would wait for.
 TOGETHER = 20
-# The status of an Ingress that its controller has taken.
-LIVE = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
 
 
 class Crowd:

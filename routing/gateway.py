@@ -15,8 +15,7 @@ from routing.routes import (
     object_name,
     route_name,
 )
-
-API_GROUP = "gateway.networking.k8s.io"
+from telorunner.kube.objects import GATEWAY_GROUP
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,7 @@ def build_httproute(
     if probe is not None:
         rules.insert(0, _rule(probe.path.prefix(host), probe.service_name, probe.port))
     return {
-        "apiVersion": f"{API_GROUP}/{target.api_version}",
+        "apiVersion": f"{GATEWAY_GROUP}/{target.api_version}",
         "kind": "HTTPRoute",
         "metadata": metadata(routes, route_name(routes.session_id, port)),
         "spec": {"parentRefs": [parent], "hostnames": [host], "rules": rules},

@@ -15,7 +15,7 @@ MAX_HEAD_BYTES = 16 * 1024
 MAX_BODY_BYTES = 4 * 1024
 # The size of a chunk, and what may be said of it.
 MAX_CHUNK_LINE_BYTES = 1024
-# Chunks may be of one byte, which takes six.
+# Of all that is read. Chunks may be of one byte, which takes six.
 MAX_BYTES = MAX_HEAD_BYTES + 6 * MAX_BODY_BYTES
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: .*)?")

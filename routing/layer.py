@@ -5,19 +5,17 @@ A refusal is one sentence that names the variables which decide, and boot ends w
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from routing.routes import Layer
 from telorunner.conf import Settings
-from telorunner.conf.routing import ProbeAddress
-from telorunner.errors import ClusterError, ConfigError, Forbidden, Unauthorized
+from telorunner.conf.routing import ProbeAddress, RoutingMode
+from telorunner.errors import ClusterError, ConfigError
+from telorunner.kube.errors import cause
 
 # Those that the runner speaks, the better one first.
 GATEWAY_VERSIONS = ("v1", "v1beta1")
 # A cluster may have a crowd of IngressClasses, and a refusal is one line.
 MAX_NAMED_CLASSES = 5
-
-Mode = Literal["auto", "ingress", "gateway", "none"]
 
 _API = "the Gateway API (HTTPRoutes of gateway.networking.k8s.io, v1 or v1beta1)"
 
@@ -29,7 +27,7 @@ class RoutingSettings:
     `probe_address` is where hosts are asked; None: they are not.
     """
 
-    mode: Mode = "auto"
+    mode: RoutingMode = "auto"
     base_domain: str = ""
     ready_timeout_seconds: int = 60
     is_probing: bool = False
@@ -156,10 +154,10 @@ def _unknown(offered: Offered) -> list[str]:
     """Return what could not be found out, and why: that is no absence."""
     unknown = []
     if offered.ingress_failure is not None:
-        why = _because(offered.ingress_failure)
+        why = cause(offered.ingress_failure)
         unknown.append(f"its IngressClasses could not be listed, because {why}")
     if offered.gateway_failure is not None:
-        why = _because(offered.gateway_failure)
+        why = cause(offered.gateway_failure)
         unknown.append(f"whether it serves the Gateway API could not be asked, because {why}")
     return unknown
 
@@ -174,7 +172,7 @@ def _gateway(settings: RoutingSettings, offered: Offered, why: str) -> Decision:
     if offered.gateway_failure is not None:
         raise ConfigError(
             f"{variable}: asks for a Gateway, but whether the cluster serves the Gateway API could "
-            f"not be asked, because {_because(offered.gateway_failure)}"
+            f"not be asked, because {cause(offered.gateway_failure)}"
         )
     version = _version(offered)
     if not version:
@@ -198,8 +196,11 @@ def _ingress(settings: RoutingSettings, offered: Offered, why: str) -> Decision:
 def _ingress_class(named: str, offered: Offered) -> tuple[str, str]:
     """Return the class that Ingresses name, which may be none, and a sentence about it.
 
-    A default class is named too: the cluster adds it only to an Ingress that is created, and an
-    Ingress that is replaced would lose it.
+    A default class is named too: the cluster adds it only to an Ingress that is created, so that
+    one which is older than the default would never get it, and may refuse where it has several.
+    Where none is named, as when they cannot be listed, the publisher keeps what the cluster adds.
+
+    Source: https://kubernetes.io/docs/concepts/services-networking/ingress/#default-ingress-class
     """
     classes = offered.ingress_classes
     if named:
@@ -209,7 +210,7 @@ def _ingress_class(named: str, offered: Offered) -> tuple[str, str]:
     if classes is None:
         remark = "Ingresses name no class (SESSION_INGRESS_CLASS)."
         if offered.ingress_failure is not None:
-            why = _because(offered.ingress_failure)
+            why = cause(offered.ingress_failure)
             remark += f" IngressClasses could not be listed, because {why}."
         return "", remark
     # Of several the first by name, so that every start takes the same one.
@@ -227,12 +228,3 @@ def _names(classes: Sequence[IngressClass]) -> str:
     names = sorted(one.name for one in classes)
     more = len(names) - MAX_NAMED_CLASSES
     return ", ".join(names[:MAX_NAMED_CLASSES]) + (f" and {more} more" if more > 0 else "")
-
-
-def _because(failure: ClusterError) -> str:
-    if failure.status is None:
-        return "the Kubernetes API cannot be reached"
-    facts = f"{failure.reason}, HTTP {failure.status}".removeprefix(", ")
-    if isinstance(failure, Forbidden | Unauthorized):
-        return f"the runner is not permitted to ({facts})"
-    return f"the Kubernetes API rejected the request ({facts})"

@@ -31,12 +31,13 @@ async def discover(cluster: Cluster, settings: RoutingSettings) -> Offered:
     versions: tuple[str, ...] = ()
     ingress_failure: ClusterError | None = None
     gateway_failure: ClusterError | None = None
-    if settings.mode in ("auto", "ingress"):
+    is_auto, has_gateway = settings.mode == "auto", bool(settings.gateway_name)
+    if settings.mode == "ingress" or (is_auto and not has_gateway):
         try:
             classes = await _ask(lambda: _ingress_classes(cluster))
         except ClusterError as exc:
             ingress_failure = exc
-    if settings.mode in ("auto", "gateway"):
+    if settings.mode == "gateway" or (is_auto and (has_gateway or not settings.ingress_class)):
         try:
             versions = await _ask(lambda: gateway_versions(cluster))
         except ClusterError as exc:

@@ -179,7 +179,7 @@ async def _read(reader: asyncio.StreamReader) -> HttpAnswer:
     answering, length = AnswerReader(), 0
     try:
         while length <= MAX_BYTES:
-            piece = await reader.read(MAX_BYTES)
+            piece = await reader.read(MAX_BYTES + 1 - length)
             length += len(piece)
             if (answer := answering.take(piece, is_ended=not piece)) is not None:
                 return answer

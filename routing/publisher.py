@@ -123,6 +123,8 @@ class Publisher:
 async def withdraw_left(cluster: Cluster, session_id: str) -> None:
     """Delete what has published a session, through whatever layer that was.
 
+    For where there is no layer any more; nothing is no failure.
+
     Raises:
         ClusterError: The API refused or did not answer; something may be left.
     """

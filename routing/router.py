@@ -15,7 +15,7 @@ from routing.ingress import IngressTarget
 from routing.layer import Decision, RoutingSettings
 from routing.news import RouteNews, RouteState
 from routing.probe import Prober
-from routing.probebackend import ListenPort, ProbeEndpoints
+from routing.probeendpoints import GetListenPort, ProbeEndpoints
 from routing.probeservice import SERVICE_PORT, service_name
 from routing.publisher import Publisher, withdraw_left
 from routing.reserved import Answer, answer_reserved
@@ -26,7 +26,14 @@ from telorunner.kube.client import Cluster
 from telorunner.kube.informer import Informer
 from telorunner.kube.objects import managed_selector
 
-__all__ = ["RouteNews", "RouteState", "Router", "inactive_router", "open_router"]
+__all__ = [
+    "RouteNews",
+    "RouteState",
+    "Router",
+    "inactive_router",
+    "open_router",
+    "withdraw_left",
+]
 
 
 @dataclass(frozen=True)
@@ -79,16 +86,6 @@ class Router:
         """
         if self._publishing is not None:
             await self._publishing.publisher.withdraw(session_id)
-
-    async def withdraw_left(self, cluster: Cluster, session_id: str) -> None:
-        """Delete what a runner has published of a session that did so through any layer.
-
-        For a router that is not active; nothing is no failure.
-
-        Raises:
-            ClusterError: The API refused or did not answer; something may be left.
-        """
-        await withdraw_left(cluster, session_id)
 
     async def session_ids(self) -> set[str]:
         """Return the sessions of which anything is published, as the cluster says.
@@ -195,7 +192,7 @@ async def open_router(
     decision: Decision,
     *,
     secret: bytes,
-    listen_port: ListenPort | None,
+    listen_port: GetListenPort | None,
     self_url: str = "",
 ) -> AsyncIterator[Router]:
     """Open the router of a decision; nothing happens before `Router.run()`.

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from routing.gateway import API_GROUP, GatewayTarget
+from routing.gateway import GatewayTarget
 from routing.ingress import IngressTarget
 from telorunner.kube.errors import cut
+from telorunner.kube.objects import GATEWAY_GROUP
 
 # Both must hold: a listener took the route, and what it points to was found.
 CONDITIONS = ("Accepted", "ResolvedRefs")
@@ -81,7 +82,7 @@ def _is_ours(
 ) -> bool:
     """Tell whether a parent is our Gateway, and the listener that we asked for."""
     return (
-        reference.get("group", API_GROUP) == API_GROUP
+        reference.get("group", GATEWAY_GROUP) == GATEWAY_GROUP
         and reference.get("kind", "Gateway") == "Gateway"
         and (reference.get("namespace") or manifest["metadata"].get("namespace"))
         == target.namespace

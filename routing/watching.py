@@ -14,7 +14,7 @@ from routing.ingress import IngressTarget
 from routing.judge import Judge
 from routing.news import RouteNews, RouteState
 from routing.probe import Prober
-from routing.probebackend import ProbeEndpoints
+from routing.probeendpoints import ProbeEndpoints
 from routing.status import Standing, Verdict, verdict
 from telorunner.aio import Backoff
 from telorunner.errors import ClusterUnavailable

@@ -7,10 +7,10 @@ two runners in one namespace need different values of it (RUNNER_MANAGED_BY).
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from sessions import events, sse, store
 from sessions.pods import reading
@@ -33,10 +33,9 @@ FORCE_AFTER = timedelta(seconds=60)
 DELETIONS_AT_ONCE = 8
 # A list that changes too much between two pages is begun anew, but not for ever.
 LIST_TRIES = 3
-# What publishes a session is taken away as a whole, whatever objects it has.
-ROUTES = "routes"
 
 Object = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -103,9 +102,10 @@ class Reconciler:
         now = datetime.now(UTC)
         unclaimed = [*_unclaimed_pods(pods, live, now)]
         unclaimed += _unclaimed_config_maps(config_maps, pods, live, now)
-        unclaimed += [Unclaimed(ROUTES, one, "", one) for one in sorted(routed - live)]
-        deleted = await self._delete_all(unclaimed)
-        await _warn_of_strangers({one.session_id for one in deleted})
+        deleted = await self._for_all(unclaimed, self._delete)
+        # What publishes a session is taken away as a whole, whatever objects it has.
+        withdrawn = await self._for_all(sorted(routed - live), self._withdraw)
+        await _warn_of_strangers({one.session_id for one in deleted} | set(withdrawn))
 
     @property
     def _may_delete(self) -> bool:
@@ -134,10 +134,12 @@ class Reconciler:
             logger.warning("The public routes cannot be listed.", exc_info=exc)
             return set()
 
-    async def _delete_all(self, unclaimed: list[Unclaimed]) -> list[Unclaimed]:
-        """Delete some at once, for as long as this engine may; return what was there to delete."""
+    async def _for_all(
+        self, unclaimed: Sequence[T], take_away: Callable[[T], Awaitable[bool]]
+    ) -> list[T]:
+        """Take some away at once, for as long as this engine may; return those that were there."""
         waiting = iter(unclaimed)
-        deleted: list[Unclaimed] = []
+        taken: list[T] = []
         failures: list[ClusterError] = []
 
         async def work() -> None:
@@ -145,8 +147,8 @@ class Reconciler:
                 if not self._may_delete:
                     return
                 try:
-                    if await self._take_away(one):
-                        deleted.append(one)
+                    if await take_away(one):
+                        taken.append(one)
                 except ClusterError as exc:
                     failures.append(exc)
 
@@ -159,13 +161,12 @@ class Reconciler:
                 len(failures),
                 exc_info=failures[0],
             )
-        return deleted
+        return taken
 
-    async def _take_away(self, one: Unclaimed) -> bool:
-        if one.resource != ROUTES:
-            return await self._delete(one)
-        await self._runtime.router.withdraw(one.session_id)
-        logger.info("Reaped the routes of session %s.", one.session_id)
+    async def _withdraw(self, session_id: str) -> bool:
+        await self._runtime.router.withdraw(session_id)
+        logger.info("Reaped the routes of session %s.", session_id)
+        # A list had something of it.
         return True
 
     async def _delete(self, one: Unclaimed) -> bool:

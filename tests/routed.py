@@ -3,13 +3,18 @@
 For the local cluster's ingress and for a real cluster's alike.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
+
+import httpx
 
 from tests.clients import Client
 
 Event = dict[str, Any]
+
+SETTLED_SECONDS = 60.0
 
 # Answers each request with port, host and path, and echoes what comes over a WebSocket.
 SERVES = """
@@ -114,3 +119,17 @@ async def stop(client: Client, session: str) -> None:
     """Stop a session and follow it to its end."""
     assert (await client.http.delete(f"/v1/sessions/{session}")).status_code == 204
     assert await client.status(session) == {"kind": "stopped"}
+
+
+async def until_answered(ask: Callable[[], Awaitable[httpx.Response]], status: int) -> str:
+    """Ask a public host until there is an answer of this status; return its text.
+
+    That a host works proves the probe's way. What leads to the session is seen apart from that: its
+    Service, its pod as ready, and that the application listens.
+    """
+    async with asyncio.timeout(SETTLED_SECONDS):
+        while True:
+            answer = await ask()
+            if answer.status_code == status:
+                return answer.text
+            await asyncio.sleep(0.05)

@@ -74,17 +74,15 @@ class SessionPage:
 
     @admin.display(description="ports")
     def ports(self, session: Session) -> SafeString | str:
-        """Return the declared ports, and while the session runs their public hosts' state."""
-        is_running = session.status == StatusKind.RUNNING
+        """Return the declared ports, and how their public hosts stand, or stood at the end."""
+        has_ended = StatusKind(session.status).is_terminal
         urls = {
-            (one["port"], one["protocol"]): one["url"]
-            for one in (session.endpoints if is_running else ())
-            if "url" in one
+            (one["port"], one["protocol"]): one["url"] for one in session.endpoints if "url" in one
         }
         states = {one["port"]: wording.route_state(one) for one in session.routes}
         return _lines(
             f"{app.name}: {port.port}/{port.protocol}"
-            f"{_at(urls.get((port.port, port.protocol)), states.get(port.port))}"
+            + _at(urls.get((port.port, port.protocol)), states.get(port.port), has_ended=has_ended)
             for app in _spec(session).apps
             for port in app.ports
         )
@@ -182,9 +180,11 @@ def _spec(session: Session) -> SessionSpec:
     return SessionSpec.from_json(session.id, session.mode, session.spec)
 
 
-def _at(url: str | None, state: str | None) -> str:
+def _at(url: str | None, state: str | None, *, has_ended: bool) -> str:
     if url is None:
         return ""
+    if has_ended:
+        return f" was at {url}, at last {state}" if state else ""
     return f" at {url}, {state or wording.UNKNOWN_ROUTE}"
 
 

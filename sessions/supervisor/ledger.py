@@ -130,7 +130,8 @@ class Ledger:
     async def _write_network(self) -> None:
         if (endpoints := self._endpoints) is not None:
             self._check(await store.record_endpoints(self._session_id, self._fence, endpoints))
-            self._endpoints = None
+            if self._endpoints is endpoints:
+                self._endpoints = None
         if (routes := self._routes) is not None:
             self._check(await store.record_routes(self._session_id, self._fence, routes))
             if self._routes is routes:

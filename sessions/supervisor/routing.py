@@ -7,11 +7,11 @@ with the pod, which is no news: once the session begins to end, nothing more is 
 
 import asyncio
 import logging
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from routing.router import RouteNews, RouteState
+from routing.router import RouteNews, RouteState, withdraw_left
 from routing.routes import RoutedPort, SessionRoutes
 from sessions import events
 from sessions.pods.run import object_name
@@ -116,8 +116,8 @@ class Routing:
         clock = asyncio.get_running_loop().time
         backoff, published_at = aio.Backoff(FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS), clock()
         while True:
-            await self._has_lost.wait()
-            if clock() - published_at > LONGEST_PAUSE_SECONDS:
+            await self._wait_for_loss()
+            if clock() - published_at >= LONGEST_PAUSE_SECONDS:
                 backoff.reset()
             await backoff.wait()
             self._has_lost.clear()
@@ -131,6 +131,14 @@ class Routing:
             if not await self._publish(routes):
                 return
             published_at = clock()
+
+    async def _wait_for_loss(self) -> None:
+        """Wait until a route is seen to be gone; for one that is missing only so long."""
+        # NB: what is made again and deleted again in a hole of the watch is no news to it.
+        seconds = LONGEST_PAUSE_SECONDS if self._missing else None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._has_lost.wait()
 
     async def _publish(self, routes: SessionRoutes) -> bool:
         """Make what the routes need, however often that fails; False: the session ends before."""
@@ -164,7 +172,7 @@ class Routing:
         while True:
             await session.owner.lease.wait_held()
             try:
-                await self._router.withdraw_left(session.runtime.cluster, session.session_id)
+                await withdraw_left(session.runtime.cluster, session.session_id)
                 break
             except ClusterError as exc:
                 failure = exc

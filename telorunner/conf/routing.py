@@ -12,6 +12,8 @@ from telorunner.conf.types import Flag, Integer, Namespace, ObjectName
 from telorunner.values.dns import is_dns_label
 from telorunner.values.publichost import MAX_PORT, base_domain_problem, ends_in_number
 
+RoutingMode = Literal["auto", "ingress", "gateway", "none"]
+
 _HTTPS_PORT = 443
 _RESOLVE = "resolve"
 _ADDRESS = re.compile(
@@ -68,9 +70,7 @@ ProbedAt = Annotated[ProbeAddress | None, NoDecode, BeforeValidator(_probe_addre
 class RoutingVariables(BaseSettings):
     """The part of the configuration that is about public routes."""
 
-    routing_mode: Literal["auto", "ingress", "gateway", "none"] = Field(
-        default="auto", validation_alias="SESSION_ROUTING_MODE"
-    )
+    routing_mode: RoutingMode = Field(default="auto", validation_alias="SESSION_ROUTING_MODE")
     routing_base_domain: BaseDomain = Field(
         default="", validation_alias="SESSION_ROUTING_BASE_DOMAIN"
     )

@@ -110,8 +110,20 @@ def describe(failure: ClusterError, operation: str) -> str:
         failure: What the cluster answered.
         operation: The operation and what it was for: `create: could not create the session pod`.
     """
+    words, advice = _explain(failure)
+    return f"{operation}: {words}.{advice}"
+
+
+def cause(failure: ClusterError) -> str:
+    """Return what was in the way, in words that may follow `because`."""
+    words, _ = _explain(failure)
+    return words
+
+
+def _explain(failure: ClusterError) -> tuple[str, str]:
+    """Return what was in the way, and what else is to be said of it as sentences of their own."""
     if failure.status is None:
-        return f"{operation}: the Kubernetes API cannot be reached."
+        return "the Kubernetes API cannot be reached", ""
     words, advice = "the Kubernetes API rejected the request", ""
     if isinstance(failure, NamespaceNotFound):
         words = f"{words}: the session namespace does not exist"
@@ -133,7 +145,7 @@ def describe(failure: ClusterError, operation: str) -> str:
     facts = f"HTTP {failure.status}"
     if failure.reason:
         facts = f"{failure.reason}, {facts}"
-    return f"{operation}: {words} ({facts}).{advice}"
+    return f"{words} ({facts})", advice
 
 
 class NotKubernetesError(Exception):

@@ -54,9 +54,9 @@ class ClusterSettings:
     """What a local cluster is told.
 
     `port` 0 means the last one used, else a free one. `gateway_versions` are those of the Gateway
-    API that are served, of v1 and v1beta1. `has_ingress_class` is for a cluster that routes
-    Ingresses: a class for them is there from the start, and is the default. `ingress` is for one
-    that does so itself, and where. `kubelet_delays` makes the node as slow as a real one.
+    API that are served, of v1 and v1beta1. `ingress` is where the cluster's own ingress listens,
+    if it has one; its class is there then, and is the default. `kubelet_delays` makes the node as
+    slow as a real one.
     """
 
     data_dir: Path
@@ -64,7 +64,6 @@ class ClusterSettings:
     images: Images = field(default_factory=Images)
     kubelet_delays: bool = False
     gateway_versions: tuple[str, ...] = ()
-    has_ingress_class: bool = False
     ingress: IngressPorts | None = None
     port: int = 0
     node_factory: NodeFactory = NodeAgent
@@ -113,7 +112,7 @@ async def open_local_cluster(settings: ClusterSettings) -> AsyncIterator[LocalCl
         store = Store()
         controllers = Controllers(store, ca_certificate=state.authority.pem.decode())
         _add_basics(store, settings.session_namespace)
-        if settings.has_ingress_class or state.ingress:
+        if state.ingress:
             add_local_classes(store, has_gateways=bool(settings.gateway_versions))
         node_settings = NodeSettings(
             state_dir=state.folder / "node",

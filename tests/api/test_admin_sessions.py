@@ -210,7 +210,7 @@ def test_the_page_says_limits_as_people_write_them(admin_client: Any) -> None:
     assert field(page, "lifetime") == "1 h 30 min"
 
 
-def test_the_page_says_where_ports_are_while_the_session_runs(admin_client: Any) -> None:
+def test_the_page_says_where_ports_are_or_were(admin_client: Any) -> None:
     host = "8080-abcdefghijkl.apps.test"
     public = {"host": host, "port": 8080, "protocol": "tcp", "url": f"https://{host}"}
     route = {"host": host, "port": 8080, "reason": ""}
@@ -229,7 +229,12 @@ def test_the_page_says_where_ports_are_while_the_session_runs(admin_client: Any)
     # A controller's words are somebody else's.
     rejected = {**route, "state": "unprogrammed", "reason": "gateway: <b>No</b>"}
     assert ports("running", public, rejected).endswith(": gateway: &lt;b&gt;No&lt;/b&gt;")
-    assert ports("exited", public, rejected) == "web: 8080/tcp"
+    # How it stood is asked afterwards, too.
+    was = f"web: 8080/tcp was at https://{host}, at last "
+    worked = ports("exited", public, {**route, "state": "programmed"})
+    assert worked == f"{was}programmed (works)"
+    assert ports("failed", public, rejected).startswith(f"{was}unprogrammed (does not work")
+    assert ports("stopped", public) == "web: 8080/tcp"
     unpublished = {"host": "", "port": 8080, "protocol": "tcp"}
     assert ports("running", unpublished) == "web: 8080/tcp"
     assert field(page_of(admin_client, save_row(spec=make_spec())), "ports") == "none"

@@ -7,6 +7,7 @@ import orjson
 import pytest
 
 from telorunner.localcluster.cluster import ClusterSettings, open_local_cluster
+from telorunner.localcluster.networkdefaults import add_local_classes
 from tests.cluster.test_localcluster_kubectl import KUBECTL, Kubectl
 from tests.conformance.networking import make_ingress, make_route, make_service, make_slice
 
@@ -15,10 +16,10 @@ pytestmark = pytest.mark.skipif(KUBECTL is None, reason="kubectl is not on PATH"
 
 @pytest.fixture
 async def kubectl(tmp_path: Path) -> AsyncIterator[Kubectl]:
-    settings = ClusterSettings(
-        data_dir=tmp_path, gateway_versions=("v1", "v1beta1"), has_ingress_class=True
-    )
+    settings = ClusterSettings(data_dir=tmp_path, gateway_versions=("v1", "v1beta1"))
     async with open_local_cluster(settings) as cluster:
+        # The class without an ingress, which would write statuses meanwhile.
+        add_local_classes(cluster.store, has_gateways=True)
         yield Kubectl(cluster, tmp_path)
 
 

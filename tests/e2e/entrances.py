@@ -21,6 +21,7 @@ from telorunner.kube import objects
 from tests.clusters import ClusterUnderTest
 from tests.engine.gateways import Certificates, tls_secret
 from tests.realcluster import kubectl
+from tests.routed import SETTLED_SECONDS, until_answered
 
 Object = dict[str, Any]
 
@@ -30,7 +31,6 @@ SECRET = "certificate"
 # The Gateways: one with a listener for HTTP, one that has one for HTTPS beside it.
 PLAIN, BOTH = "plain", "both"
 VARIABLES = ("TELORUNNER_TEST_INGRESS", "TELORUNNER_TEST_INGRESS_TLS", "TELORUNNER_TEST_SELF_HOST")
-SETTLED_SECONDS = 60.0
 KINDS = ("pods", "services", "endpointslices", "ingresses", "httproutes")
 
 
@@ -77,16 +77,8 @@ class Entrance:
             return await client.get(url, headers={"host": host}, extensions={"sni_hostname": host})
 
     async def until(self, host: str, status: int, *, has_tls: bool = False) -> str:
-        """Ask until there is an answer of this status; return its text.
-
-        The probe's way is proved before the application is there.
-        """
-        async with asyncio.timeout(SETTLED_SECONDS):
-            while True:
-                answer = await self.get(host, has_tls=has_tls)
-                if answer.status_code == status:
-                    return answer.text
-                await asyncio.sleep(0.05)
+        """Ask until there is an answer of this status; return its text."""
+        return await until_answered(lambda: self.get(host, has_tls=has_tls), status)
 
     async def echo(self, host: str, text: str, *, has_tls: bool = False) -> str:
         """Send a text over a WebSocket and return what comes back."""

@@ -102,17 +102,21 @@ async def test_a_status_that_may_not_be_read_is_told_as_that(
 async def test_a_service_of_somebody_else_is_left_alone_and_told(
     serve: Serving, entrance: Entrance
 ) -> None:
-    async with serve(**entrance.runner(), **INGRESS) as client:
+    variables = {**entrance.runner(), **INGRESS}
+    async with serve(**variables) as client:
         session = await routed.create(client, 8080)
-        name = f"telo-run-{session}"
-        foreign = {"metadata": {"name": name}, "spec": {"ports": [{"port": 1}]}}
-        async with entrance.cluster.opened() as api:
-            # At once: its name is known before its pod runs.
-            uid = (await objects.create(api, "services", foreign))["metadata"]["uid"]
+        await routed.works(client, session)
+    # While no runner is there that would make its own again.
+    name = f"telo-run-{session}"
+    delete(entrance, "service", name)
+    foreign = {"metadata": {"name": name}, "spec": {"ports": [{"port": 1}]}}
+    async with entrance.cluster.opened() as api:
+        uid = (await objects.create(api, "services", foreign))["metadata"]["uid"]
+        async with serve(**variables) as client:
             told = await routed.reason(client, session)
             assert told.startswith("publish: could not publish the session's ports: there is an")
             found = await objects.get(api, "services", name)
             assert (found["metadata"]["uid"], found["spec"]["ports"][0]["port"]) == (uid, 1)
             await objects.delete_if_exists(api, "services", name)
-        await routed.works(client, session)
-        await routed.stop(client, session)
+            await routed.works(client, session)
+            await routed.stop(client, session)

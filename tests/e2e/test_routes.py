@@ -1,5 +1,6 @@
 """Public hosts on a real cluster, through Traefik: both layers, with and without TLS."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from tests.e2e.conftest import Served, Serving, apart
 from tests.e2e.entrances import BOTH, CLASS, PLAIN, SECRET, Entrance, delete
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
+
+# How the reason begins of what passes by itself.
+PASSING = ("publish: ", "connect: ", "tls: ", "gateway: ", "backend: ")
 
 WAYS = {
     "ingress-http": {"SESSION_INGRESS_CLASS": CLASS},
@@ -60,8 +64,8 @@ async def test_each_port_has_a_host_of_its_own_until_the_session_is_stopped(
 
 def check_told(events: list[routed.Event], hosts: dict[int, str]) -> None:
     """Check what a session's stream has said of its hosts, from beginning to end."""
-    states = {port: [one["state"] for one in events if is_of(one, port)] for port in hosts}
-    assert states == {port: ["pending", "programmed"] for port in hosts}, events
+    for port in hosts:
+        check_states(events, port)
     running = next(one for one in events if one.get("status", {}).get("kind") == "running")
     assert running["status"]["endpoints"] == [
         *(
@@ -74,8 +78,24 @@ def check_told(events: list[routed.Event], hosts: dict[int, str]) -> None:
     assert events.index(running) < next(i for i, one in enumerate(events) if is_of(one, 8080))
 
 
+def check_states(events: list[routed.Event], port: int = 8080) -> None:
+    """Check that a host began as pending, and worked up to and beyond the end of its session.
+
+    NB: on a busy cluster no list of states is exact. That the API fails once when a session is
+    published, or its host for ten seconds, is told by design, and mended. What else makes a host
+    `unprogrammed` (a loss, a rejection, no controller, somebody else's answer) must not have been.
+    """
+    told = [one for one in events if is_of(one, port)]
+    assert (told[0]["state"], told[-1]["state"]) == ("pending", "programmed"), events
+    for one in told:
+        if one["state"] == "unprogrammed":
+            assert one["reason"].startswith(PASSING), events
+            assert "another place" not in one["reason"], events
+
+
 def is_of(event: routed.Event, port: int) -> bool:
-    return bool(event["type"] == "route" and event["port"] == port)
+    # A gap has no type.
+    return event.get("type") == "route" and bool(event["port"] == port)
 
 
 @pytest.mark.parametrize("layer", list(Layer)[1:])
@@ -105,9 +125,11 @@ async def test_another_set_of_ports_takes_the_place_of_the_published_one_and_bac
         assert again["metadata"]["uid"] == before["metadata"]["uid"]
         assert ports_of(again) == ports_of(before)
         await entrance.until(entrance.host(session, 8080), 200)
+        await routed.works(client, session, 9090)
         await routed.stop(client, session)
         events = [event for _, event in await client.events(session)]
-        assert not [one for one in events if one.get("state") == "unprogrammed"], events
+        for port in (8080, 9090):
+            check_states(events, port)
         await entrance.until_nothing_is_left_of(session)
 
 
@@ -172,12 +194,10 @@ async def test_two_releases_in_one_namespace_leave_each_other_alone(
                     assert len(await prepared.objects(kind, runner)) == own, (kind, runner)
             await routed.stop(other, others)
             await entrance.until_nothing_is_left_of(others)
-        assert await prepared.objects("endpointslices", "second") == []
+        await until_no_addresses(prepared, "second")
         assert (await entrance.get(entrance.host(session))).status_code == 200
         await routed.stop(client, session)
-        events = [event for _, event in await client.events(session)]
-        states = [one["state"] for one in events if one["type"] == "route"]
-        assert states == ["pending", "programmed"]
+        check_states([event for _, event in await client.events(session)])
 
 
 async def serving(client: Served, entrance: Entrance) -> str:
@@ -186,3 +206,11 @@ async def serving(client: Served, entrance: Entrance) -> str:
     await routed.works(client, session)
     await entrance.until(entrance.host(session), 200)
     return session
+
+
+async def until_no_addresses(cluster: ClusterUnderTest, runner: str) -> None:
+    """Wait until the way to a runner that has ended is gone."""
+    async with asyncio.timeout(routed.SETTLED_SECONDS):
+        while left := await cluster.objects("endpointslices", runner):
+            assert left
+            await asyncio.sleep(0.1)

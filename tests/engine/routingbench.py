@@ -21,7 +21,7 @@ from telorunner.kube.informer import Subscription
 from tests import fakes
 from tests.builders import make_owned_session, make_runtime, make_spec
 from tests.engine.gateways import BASE_DOMAIN, SESSION_ID
-from tests.engine.test_router import INGRESS, LIVE, NAME, report
+from tests.engine.routers import INGRESS, LIVE, NAME, report
 from tests.engine.test_supervisor_network import ADDRESS
 from tests.engine.world import LogReader, held_lease, make_settings
 from tests.fakes import FakeApi

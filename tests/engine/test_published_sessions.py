@@ -13,8 +13,8 @@ from sessions.reconciler import Reconciler
 from telorunner.conf.routing import ProbeAddress
 from telorunner.kube.objects import session_labels
 from tests import fakes
+from tests.engine.routers import ACCEPTED, GATEWAY, INGRESS, LIVE, report
 from tests.engine.routingbench import DELETED
-from tests.engine.test_router import ACCEPTED, GATEWAY, INGRESS, LIVE, report
 from tests.engine.world import (
     PORT,
     WAIT_SECONDS,
@@ -28,7 +28,8 @@ from tests.fakes import refuse
 from tests.unit.pods import running, terminated
 
 PROGRAM = "print(1)\n"
-KINDS = ("services", "ingresses", "httproutes")
+# Services last: of what goes together, the loss of the route is what is told.
+KINDS = ("ingresses", "httproutes", "services")
 
 
 @pytest.fixture
@@ -213,6 +214,35 @@ async def test_each_tcp_port_has_an_httproute_behind_a_gateway(world: FakeWorld)
         await world.stop(session_id)
         await world.events(session_id)
         await until(world, "httproutes")
+
+
+async def test_another_layer_publishes_anew_and_leaves_the_old_route_to_go_with_the_pod(
+    world: FakeWorld,
+) -> None:
+    async with world.runner():
+        session_id = await start(world, 8080)
+        name = object_name(session_id)
+        await until(world, "ingresses", name)
+        metadata = world.api.objects["ingresses"][name]["metadata"]
+    pod = world.api.objects["pods"][name]["metadata"]["uid"]
+    assert [owner["uid"] for owner in metadata["ownerReferences"]] == [pod]
+    world.decision = GATEWAY
+    route = f"{name}-8080"
+    async with world.runner():
+        await until(world, "httproutes", route)
+        report(world.api, "httproutes", route, ACCEPTED)
+        await until_route(world, session_id, "programmed")
+        both = {"ingresses": [name], "httproutes": [route], "services": [name]}
+        assert published(world) == both
+        await world.stop(session_id)
+        assert await world.last_status(session_id) == {"kind": "stopped"}
+        assert await route_states(world, session_id) == ["pending", "programmed"]
+        await until(world, "httproutes")
+        await until(world, "services")
+        await world.until_nothing_is_left(session_id)
+    assert published(world) == {"ingresses": [name]}
+    collect_garbage(world, session_id)
+    assert published(world) == {}
 
 
 async def test_a_publish_that_is_refused_never_ends_a_session(world: FakeWorld) -> None:

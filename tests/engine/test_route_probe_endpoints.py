@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from routing.probebackend import ProbeEndpoints
+from routing.probeendpoints import ProbeEndpoints
 from routing.probeservice import service_name
 from telorunner import aio
 from telorunner.kube.client import Cluster

@@ -6,7 +6,7 @@ import pytest
 
 from telorunner.kube.client import Cluster
 from tests.engine.gateways import open_gateway, prove, respond, say
-from tests.engine.test_router import (
+from tests.engine.routers import (
     ACCEPTED,
     GATEWAY,
     INGRESS,

@@ -1,19 +1,19 @@
 """A router at work: what is told of public hosts, in virtual time, with status and real probes."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass, field
+from collections import Counter
+from contextlib import aclosing
 from typing import Any
 
 import pytest
 
 from routing.layer import Decision, RoutingSettings
-from routing.router import Router, RouteState, inactive_router, open_router
-from routing.routes import Layer, RoutedPort, SessionRoutes
+from routing.router import inactive_router, open_router
+from routing.routes import Layer, RoutedPort
 from telorunner import aio
 from telorunner.conf.routing import ProbeAddress
 from telorunner.kube.client import Cluster
+from telorunner.kube.objects import SESSION_ID_LABEL
 from tests.engine.gateways import (
     BASE_DOMAIN,
     HOST,
@@ -21,118 +21,32 @@ from tests.engine.gateways import (
     SECRET,
     SESSION_ID,
     Handler,
-    listening_at,
     make_routes,
     open_gateway,
     prove,
     respond,
     say,
 )
+from tests.engine.routers import (
+    ACCEPTED,
+    GATEWAY,
+    INGRESS,
+    LIVE,
+    NAME,
+    PENDING,
+    PROGRAMMED,
+    UNPROGRAMMED,
+    Told,
+    following,
+    parent,
+    report,
+    routing,
+)
 from tests.fakes import FakeApi, refuse
 
 pytestmark = pytest.mark.looptime
 
-PENDING, PROGRAMMED, UNPROGRAMMED = RouteState
-INGRESS = Decision(Layer.INGRESS, "why", ingress_class="nginx")
-GATEWAY = Decision(Layer.GATEWAY, "why", gateway_version="v1")
-NAME = f"telo-run-{SESSION_ID}"
-LIVE = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
 NO_ROUTE = "gateway: The gateway has no such route (HTTP 404)."
-
-
-@asynccontextmanager
-async def routing(
-    cluster: Cluster, decision: Decision = INGRESS, probed_port: int | None = None
-) -> AsyncIterator[Router]:
-    """Run a router; with a port, hosts are asked there by HTTP."""
-    settings = RoutingSettings(
-        base_domain=BASE_DOMAIN,
-        is_probing=probed_port is not None,
-        probe_address=None
-        if probed_port is None
-        else ProbeAddress("http", "127.0.0.1", probed_port),
-        gateway_name="public",
-        gateway_namespace="edge",
-    )
-    opened = open_router(
-        cluster,
-        settings,
-        decision,
-        secret=SECRET,
-        listen_port=listening_at(8062),
-        self_url="http://10.1.2.3",
-    )
-    async with opened as router:
-        task = aio.start(router.run(), name="router")
-        try:
-            yield router
-            assert not task.done()
-        finally:
-            await aio.stop(task)
-
-
-@dataclass
-class Told:
-    """What was told, and when."""
-
-    said: list[tuple[float, int, RouteState, str]] = field(default_factory=list)
-    _changed: asyncio.Event = field(default_factory=asyncio.Event)
-
-    async def read(self, router: Router, routes: SessionRoutes) -> None:
-        async with aclosing(router.follow(routes)) as following:
-            async for news in following:
-                now = round(asyncio.get_running_loop().time(), 1)
-                self.said.append((now, news.port, news.state, news.reason))
-                self._changed.set()
-
-    async def until(self, state: RouteState, port: int = 8080) -> tuple[float, str]:
-        """Wait until a port is in a state; return since when, and why."""
-        while True:
-            last = next((one for one in reversed(self.said) if one[1] == port), None)
-            if last is not None and last[2] is state:
-                return last[0], last[3]
-            self._changed.clear()
-            await self._changed.wait()
-
-    @property
-    def states(self) -> list[RouteState]:
-        return [state for _, _, state, _ in self.said]
-
-
-@asynccontextmanager
-async def following(
-    router: Router, *ports: RoutedPort, session_id: str = SESSION_ID
-) -> AsyncIterator[Told]:
-    """Publish a session and read what is told of it."""
-    routes = make_routes(*ports, session_id=session_id)
-    await router.publish(routes)
-    told = Told()
-    task = aio.start(told.read(router, routes), name="reader")
-    try:
-        yield told
-        assert not task.done()
-    finally:
-        await aio.stop(task)
-
-
-def report(api: FakeApi, resource: str, name: str, status: dict[str, Any]) -> None:
-    """Write a status, as a controller does."""
-    thing = api.objects[resource][name]
-    labels, spec = thing["metadata"]["labels"], thing["spec"]
-    api.put(name, resource, labels=labels, spec=spec, status=status)
-
-
-def parent(**conditions: tuple[str, str, str]) -> dict[str, Any]:
-    """Return the status of an HTTPRoute by our Gateway: status, reason and message of each."""
-    said = [
-        {"type": name, "status": status, "reason": reason, "message": message}
-        for name, (status, reason, message) in conditions.items()
-    ]
-    reference = {"name": "public", "namespace": "edge"}
-    return {"parents": [{"parentRef": reference, "conditions": said}]}
-
-
-ACCEPTED = parent(Accepted=("True", "Accepted", ""), ResolvedRefs=("True", "ResolvedRefs", ""))
 
 
 async def test_hosts_are_those_of_the_tcp_ports(fake: tuple[FakeApi, Cluster]) -> None:
@@ -211,22 +125,33 @@ async def test_a_parent_that_rejects_is_told_with_its_reason(
         await told.until(PROGRAMMED)
 
 
+@pytest.mark.parametrize(
+    ("decision", "name", "taken", "kind"),
+    [
+        (INGRESS, NAME, LIVE, "Ingresses"),
+        (GATEWAY, f"{NAME}-8080", ACCEPTED, "HTTPRoutes"),
+    ],
+    ids=["ingress", "gateway"],
+)
 async def test_a_status_that_may_not_be_read_is_a_permission_problem(
-    fake: tuple[FakeApi, Cluster],
+    fake: tuple[FakeApi, Cluster], decision: Decision, name: str, taken: dict[str, Any], kind: str
 ) -> None:
     api, cluster = fake
     forbidden = True
 
     async def sometimes(request: Any) -> Any:
         api.script("list", sometimes)
-        return await (refuse(403, "Forbidden") if forbidden else api.behave)(request)
+        # Whoever publishes a session lists what that has, and nothing else.
+        is_of_all = SESSION_ID_LABEL not in request.query["labelSelector"]
+        is_refused = forbidden and is_of_all
+        return await (refuse(403, "Forbidden") if is_refused else api.behave)(request)
 
     api.script("list", sometimes)
-    async with routing(cluster) as router, following(router) as told:
-        report(api, "ingresses", NAME, LIVE)
+    async with routing(cluster, decision) as router, following(router) as told:
+        report(api, kind.lower(), name, taken)
         assert await told.until(UNPROGRAMMED) == (
             60,
-            "Could not read the status of Ingresses: the runner is not permitted to do this "
+            f"Could not read the status of {kind}: the runner is not permitted to do this "
             "(Forbidden, HTTP 403). The cluster operator must check the runner's RBAC, and that "
             "the session namespace (RUNNER_SESSION_NAMESPACE) exists.",
         )
@@ -367,28 +292,33 @@ async def test_where_the_runner_cannot_answer_the_status_alone_counts(
         assert gateway.requests == []
 
 
+@pytest.mark.parametrize("decision", [INGRESS, GATEWAY], ids=["ingress", "gateway"])
 async def test_two_hundred_sessions_share_one_watch_of_each_kind(
-    fake: tuple[FakeApi, Cluster],
+    fake: tuple[FakeApi, Cluster], decision: Decision
 ) -> None:
     api, cluster = fake
     before = asyncio.all_tasks()
     sessions = [f"session{number:05}" for number in range(200)]
     ports = (RoutedPort(8080), RoutedPort(9090))
-    async with routing(cluster) as router:
+    kind, taken = ("ingresses", LIVE) if decision is INGRESS else ("httproutes", ACCEPTED)
+    async with routing(cluster, decision) as router:
         told = [Told() for _ in sessions]
         readers = []
         for one, session_id in zip(told, sessions, strict=True):
             routes = make_routes(*ports, session_id=session_id)
             await router.publish(routes)
             readers.append(aio.start(one.read(router, routes), name=session_id))
-            report(api, "ingresses", f"telo-run-{session_id}", LIVE)
+            for name in [name for name in api.objects[kind] if session_id in name]:
+                report(api, kind, name, taken)
         for one in told:
             await one.until(PROGRAMMED, 8080)
             await one.until(PROGRAMMED, 9090)
-        # The informers'; a session's Ingress needs no list.
-        for verb in ("list", "watch"):
-            asked = [seen.resource for seen in api.requests if seen.verb == verb]
-            assert sorted(asked) == ["ingresses", "services"]
+        asked = Counter((seen.verb, seen.resource) for seen in api.requests)
+        assert asked["watch", kind] == asked["watch", "services"] == asked["list", "services"] == 1
+        # The informer's. A session's Ingress needs none; HTTPRoutes for ports that it has no more
+        # are looked for whenever it is published.
+        assert asked["list", kind] == 1 + (len(sessions) if decision is GATEWAY else 0)
+        assert {resource for _, resource in asked} == {kind, "services"}
         await aio.stop(*readers)
         left = {task.get_name() for task in asyncio.all_tasks() - before}
         assert not [name for name in left if "session" in name or "8080" in name]

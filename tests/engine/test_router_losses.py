@@ -16,7 +16,7 @@ from tests.engine.gateways import (
     SECRET,
     make_routes,
 )
-from tests.engine.test_router import (
+from tests.engine.routers import (
     INGRESS,
     LIVE,
     NAME,

@@ -3,17 +3,19 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from django.db.models import F
 
 from routing.router import RouteState
+from sessions import store
 from sessions.log import Starts
 from sessions.models import Session
 from sessions.states import Phase
 from sessions.supervisor.ledger import EVENT_BLOCK, OUTPUT_BLOCK, Ledger, starts_after
 from telorunner import aio
-from telorunner.errors import StaleFence
+from telorunner.errors import StaleFence, Unavailable
 from tests.engine.world import FakeWorld, database_away
 
 
@@ -59,15 +61,32 @@ async def test_the_next_owner_begins_above_a_block_more_than_was_reserved() -> N
     )
 
 
-async def test_notes_wait_for_a_database_that_is_away(world: FakeWorld, session_id: str) -> None:
+async def try_in_vain(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a ledger try to write what it has while the database is away, and then end."""
+    has_failed = asyncio.Event()
+    reserve = store.reserve_numbers
+
+    async def reserve_and_tell(*given: Any, **named: Any) -> bool:
+        try:
+            return await reserve(*given, **named)
+        except Unavailable:
+            has_failed.set()
+            raise
+
+    with database_away(), monkeypatch.context() as told:
+        # What is reserved is written first.
+        told.setattr(store, "reserve_numbers", reserve_and_tell)
+        async with writing(ledger), asyncio.timeout(20):
+            await has_failed.wait()
+
+
+async def test_notes_wait_for_a_database_that_is_away(
+    world: FakeWorld, session_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     ledger = Ledger(session_id, 0, starts=Starts())
-    with database_away():
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(ledger.run())
-            ledger.note_pod("telo-run-x", "uid-1")
-            ledger.note_progress(Phase.PROVISION, "Scheduling")
-            await asyncio.sleep(0.5)
-            task.cancel()
+    ledger.note_pod("telo-run-x", "uid-1")
+    ledger.note_progress(Phase.PROVISION, "Scheduling")
+    await try_in_vain(ledger, monkeypatch)
     async with writing(ledger):
         row = await until_row(world, session_id, lambda row: row.progress_message != "")
     assert (row.pod_name, row.pod_uid) == ("telo-run-x", "uid-1")
@@ -76,18 +95,14 @@ async def test_notes_wait_for_a_database_that_is_away(world: FakeWorld, session_
 
 
 async def test_how_public_hosts_stand_is_noted_as_it_is_now(
-    world: FakeWorld, session_id: str
+    world: FakeWorld, session_id: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ledger = Ledger(session_id, 0, starts=Starts())
     route = {"host": "8080-x.apps.test", "port": 8080, "state": RouteState.PENDING, "reason": ""}
     endpoint = {"host": "8080-x.apps.test", "port": 8080, "protocol": "tcp"}
-    with database_away():
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(ledger.run())
-            ledger.note_endpoints((endpoint,))
-            ledger.note_routes([route])
-            await asyncio.sleep(0.5)
-            task.cancel()
+    ledger.note_endpoints((endpoint,))
+    ledger.note_routes([route])
+    await try_in_vain(ledger, monkeypatch)
     # A controller may say anything, also what PostgreSQL does not take.
     ledger.note_routes([{**route, "state": RouteState.UNPROGRAMMED, "reason": "a\0b"}])
     async with writing(ledger):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from routing.layer import Decision
 from routing.router import inactive_router
@@ -12,12 +13,13 @@ from sessions.log import Starts
 from sessions.pods.run import INSPECT_PORT
 from sessions.spec import Port
 from sessions.states import Protocol, StatusKind
-from sessions.supervisor.routing import withdraw
+from sessions.supervisor.routing import LONGEST_PAUSE_SECONDS, withdraw
 from telorunner import aio
 from telorunner.errors import StaleFence
 from telorunner.kube.client import Cluster
 from tests.debug_servers import event, open_debug_server
 from tests.engine.gateways import HOST, SESSION_ID
+from tests.engine.routers import ACCEPTED, GATEWAY, INGRESS, LIVE, NAME, report
 from tests.engine.routingbench import (
     DELETED,
     FORBIDDEN,
@@ -28,7 +30,6 @@ from tests.engine.routingbench import (
     of_routes,
     route,
 )
-from tests.engine.test_router import ACCEPTED, GATEWAY, INGRESS, LIVE, NAME, report
 from tests.engine.test_supervisor_network import ADDRESS
 from tests.fakes import FakeApi, cut, refuse
 
@@ -248,6 +249,36 @@ async def test_who_deletes_a_route_for_ever_is_answered_ever_more_seldom(
         api.remove(NAME, "ingresses")
         await asyncio.sleep(1)
         assert bench.names()["ingresses"] == [NAME]
+
+
+async def test_a_route_that_is_lost_again_in_a_hole_of_the_watch_is_made_again(
+    fake: tuple[FakeApi, Cluster], tmp_path: Path, looptime: float
+) -> None:
+    api, _ = fake
+
+    async def make_unseen(request: web.Request) -> web.StreamResponse:
+        # It is deleted before the watch goes on: neither event nor list ever shows it.
+        return web.json_response(await request.json(), status=201)
+
+    async with networking(fake, tmp_path, Port(8080)) as bench:
+        await bench.until_live()
+        api.script("create", api.behave, make_unseen)
+        api.remove(NAME, "ingresses")
+        async with asyncio.timeout(LONGEST_PAUSE_SECONDS + 5):
+            await api.wait_until(lambda: NAME in api.objects["ingresses"])
+        assert looptime > LONGEST_PAUSE_SECONDS
+        await bench.until_live()
+        assert [one for one in await bench.events() if one["type"] == "route"] == [
+            route("pending"),
+            route("programmed"),
+            route("unprogrammed", DELETED),
+            route("pending"),
+            route("programmed"),
+        ]
+        # Once nothing is missing, nothing is made any more.
+        made = api.count("create")
+        await asyncio.sleep(10 * LONGEST_PAUSE_SECONDS)
+        assert api.count("create") == made
 
 
 async def test_only_the_port_whose_route_is_gone_is_told_of(

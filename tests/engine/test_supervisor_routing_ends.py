@@ -14,6 +14,7 @@ from sessions.states import StatusKind
 from sessions.supervisor.routing import withdraw
 from telorunner.kube.client import Cluster
 from tests import fakes
+from tests.engine.routers import LIVE, NAME, report
 from tests.engine.routingbench import (
     DELETED,
     LABELS,
@@ -24,7 +25,6 @@ from tests.engine.routingbench import (
     put_pod,
     route,
 )
-from tests.engine.test_router import LIVE, NAME, report
 from tests.engine.test_routing_offered import serving
 from tests.fakes import FakeApi, refuse
 from tests.unit.pods import pod, running, terminated

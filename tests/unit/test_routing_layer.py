@@ -25,7 +25,7 @@ DEFAULT = IngressClass("main", is_default=True)
 
 API = "the Gateway API (HTTPRoutes of gateway.networking.k8s.io, v1 or v1beta1)"
 FORBIDDEN = Forbidden(status=403, reason="Forbidden")
-NOT_PERMITTED = "the runner is not permitted to (Forbidden, HTTP 403)"
+NOT_PERMITTED = "the runner is not permitted to do this (Forbidden, HTTP 403)"
 
 NOT_LISTED = Offered(ingress_failure=FORBIDDEN)
 
@@ -269,7 +269,7 @@ MATRIX: list[tuple[dict[str, Any], Offered, Decision | str]] = [
             Offered(ingress_classes=classes, gateway_failure=Unauthorized(status=401)),
             "SESSION_ROUTING_MODE: auto cannot decide without knowing what the cluster has: "
             "whether it serves the Gateway API could not be asked, because the runner is not "
-            "permitted to (HTTP 401); mend that, or set SESSION_INGRESS_CLASS or "
+            "permitted to do this (HTTP 401); mend that, or set SESSION_INGRESS_CLASS or "
             "SESSION_GATEWAY_NAME",
         )
         for classes in ((), (NGINX,))

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 Object = dict[str, Any]
 # Returns the port that this process answers HTTP at, as soon as it does.
-ListenPort = Callable[[], Awaitable[int]]
+GetListenPort = Callable[[], Awaitable[int]]
 
 HEARTBEAT_ANNOTATION = "telo.run/heartbeat"
 # Which process has renewed it last.
@@ -76,7 +76,7 @@ class ProbeEndpoints:
     """
 
     def __init__(
-        self, cluster: Cluster, *, listen_port: ListenPort | None, self_url: str = ""
+        self, cluster: Cluster, *, listen_port: GetListenPort | None, self_url: str = ""
     ) -> None:
         """Prepare; a process without a `listen_port` answers nothing and only looks after others.
 
