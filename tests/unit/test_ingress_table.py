@@ -69,6 +69,13 @@ def test_the_most_specific_host_decides(host: str, expected: str) -> None:
     assert taken(table, host) == expected
 
 
+def test_what_is_too_long_for_a_name_is_no_host() -> None:
+    # Each label of a head's 64 KiB would cost a copy of the rest: seconds, for one request.
+    table = Table([rule("deep", "*.deep.test", is_deep=True), rule("any")])
+    assert taken(table, f"{'a.' * 121}deep.test") == "deep"
+    assert taken(table, f"{'a.' * 123}deep.test") == "any"
+
+
 @pytest.mark.parametrize(
     ("path", "expected"),
     [

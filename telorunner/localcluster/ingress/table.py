@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 HTTP, HTTPS = "http", "https"
+# No name is longer, and no rule has one that is.
+# Source: RFC 1035, section 2.3.4
+_MAX_HOST_LENGTH = 253
 BOTH = frozenset({HTTP, HTTPS})
 ANY_HOST = ""
 
@@ -126,9 +129,10 @@ def normal_host(authority: str) -> str:
 
 def _candidates(host: str) -> Iterator[str]:
     """Yield a host and what stands for it, the most specific first."""
-    if host:
-        yield host
-    rest = host
+    # NB: whoever asks decides how many labels there are, and each one costs a copy of the rest.
+    rest = host if len(host) <= _MAX_HOST_LENGTH else ""
+    if rest:
+        yield rest
     while "." in rest:
         rest = rest.partition(".")[2]
         yield f"*.{rest}"
