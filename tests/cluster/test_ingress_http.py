@@ -10,7 +10,16 @@ import pytest
 from telorunner.localcluster.ingress import server
 from telorunner.localcluster.ingress.visit import Visit
 from telorunner.localcluster.ingress.wire import Limits, Wire
-from tests.cluster.ingress_harness import App, Bench, Talk, ask_for, open_app, open_bench, say
+from tests.cluster.ingress_harness import (
+    WAIT_SECONDS,
+    App,
+    Bench,
+    Talk,
+    ask_for,
+    open_app,
+    open_bench,
+    say,
+)
 
 BIG_BYTES = 8_000_000
 # What the kernel keeps of a connection that nobody reads is less than this, for both connections.
@@ -498,5 +507,21 @@ async def test_a_client_too_many_is_told_so_and_a_place_comes_free_again() -> No
                 assert (answer.status, answer.headers["connection"]) == (503, "close")
         async with asyncio.timeout(10):
             # Nothing tells when a server has seen that a client left.
+            while (await bench.ask(ask_for())).status == 503:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_a_client_that_asks_on_and_reads_nothing_does_not_keep_its_place() -> None:
+    async def ask_on(talk: Talk) -> None:
+        async with asyncio.timeout(WAIT_SECONDS):
+            while True:
+                await talk.send(ask_for() * 1000)
+
+    limits = Limits(connections=1, body_seconds=0.2)
+    async with open_bench(limits) as bench, bench.talk(limit=1024) as talk:
+        talk.writer.transport.pause_reading()
+        with pytest.raises(ConnectionError):
+            await ask_on(talk)
+        async with asyncio.timeout(WAIT_SECONDS):
             while (await bench.ask(ask_for())).status == 503:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)

@@ -176,7 +176,11 @@ class Visit:
         raise Refused(status)
 
     async def _answer(self, status: int) -> None:
-        """Answer in the application's place."""
+        """Answer in the application's place.
+
+        Raises:
+            Lost: The client has an answer already, or takes none.
+        """
         protocol = self.client.protocol
         if protocol.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
             raise Lost(self.client)
@@ -188,10 +192,16 @@ class Visit:
         ]
         if protocol.their_state is h11.ERROR or protocol.they_are_waiting_for_100_continue:
             fields.append(("Connection", "close"))
-        await self.client.send(h11.Response(status_code=status, headers=fields))
+        events: list[h11.Event] = [h11.Response(status_code=status, headers=fields)]
         if not self._is_head:
-            await self.client.send(h11.Data(data=body))
-        await self.client.send(h11.EndOfMessage())
+            events.append(h11.Data(data=body))
+        try:
+            async with asyncio.timeout(self.limits.body_seconds):
+                for event in [*events, h11.EndOfMessage()]:
+                    await self.client.send(event)
+        except TimeoutError as exc:
+            # It asks on and on without reading: its place is for others.
+            raise Lost(self.client) from exc
 
     async def _is_reusable(self) -> bool:
         """Read what is left of a request; say whether another one may come after it."""
