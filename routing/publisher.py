@@ -90,7 +90,7 @@ class Publisher:
             await _delete_kinds(self._cluster, session_id, (self.resource, "services"))
 
     async def session_ids(self) -> set[str]:
-        """Return the sessions that have an object here.
+        """Return the sessions that have an object here which nobody has deleted yet.
 
         Raises:
             ClusterError: The API refused or did not answer.
@@ -99,7 +99,10 @@ class Publisher:
         selector = managed_selector(self._cluster.managed_by)
         for resource in (self.resource, "services"):
             for thing in await list_objects(self._cluster, resource, selector=selector):
-                found.add(str(thing["metadata"]["labels"].get(SESSION_ID_LABEL, "")))
+                metadata = thing["metadata"]
+                # What waits only for somebody's finalizer is as good as gone.
+                if not metadata.get("deletionTimestamp"):
+                    found.add(str(metadata["labels"].get(SESSION_ID_LABEL, "")))
         # What belongs to no session is the runner's own.
         return found - {""}
 

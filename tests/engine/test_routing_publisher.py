@@ -247,6 +247,19 @@ async def test_what_belongs_to_no_session_is_not_told_as_one(
     assert await Publisher(cluster, INGRESS, PROBE).session_ids() == set()
 
 
+async def test_what_waits_for_somebody_elses_finalizer_is_not_told_any_more(
+    fake: tuple[FakeApi, Cluster],
+) -> None:
+    api, cluster = fake
+    publisher = Publisher(cluster, INGRESS, PROBE)
+    await publisher.publish(make_routes())
+    for resource in ("services", "ingresses"):
+        for name, thing in stored(api, resource).items():
+            metadata = {**thing["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            api.put(name, resource, metadata=metadata, labels=metadata["labels"])
+    assert await publisher.session_ids() == set()
+
+
 async def test_one_kind_that_cannot_be_deleted_does_not_spare_the_other(
     fake: tuple[FakeApi, Cluster],
 ) -> None:

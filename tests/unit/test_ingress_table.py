@@ -151,6 +151,8 @@ def test_a_certificate_is_found_by_its_host_or_by_what_stands_for_it() -> None:
         ("a.test.:80", "a.test"),
         ("[::1]:80", "::1"),
         ("[::1]", "::1"),
+        ("[a.test]", "[a.test]"),
+        ("[::1]evil", "[::1]evil"),
         ("", ""),
     ],
 )

@@ -123,7 +123,9 @@ def normal_host(authority: str) -> str:
     """Return the host of a Host header as rules have it: lower-case, without port or end dot."""
     host = authority.strip().lower()
     if host.startswith("["):
-        return host.partition("]")[0].strip("[")
+        address, _, port = host[1:].partition("]")
+        # Nothing else stands in brackets, and nothing but a port behind them.
+        return address if ":" in address and port[:1] in ("", ":") else host
     return host.partition(":")[0].removesuffix(".")
 
 
