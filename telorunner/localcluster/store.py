@@ -49,9 +49,10 @@ class Store:
 
     def __init__(self, bounds: HistoryBounds | None = None) -> None:
         self._bounds = bounds or HistoryBounds()
-        # Milliseconds, so that a version from before a restart is older than any of this life: it
-        # is answered with 410 and the client lists again, as it would after a compaction.
-        self._revision = int(time.time() * 1000)
+        # Microseconds, in none of which there is more than one write, so that a version from before
+        # a restart is older than any of this life, however short the one before was: it is answered
+        # with 410 and the client lists again, as it would after a compaction.
+        self._revision = time.time_ns() // 1000
         self._start = self._revision
         self._entries: dict[str, dict[Key, Entry]] = {}
         self._histories: dict[str, History] = {}
