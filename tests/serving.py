@@ -148,3 +148,23 @@ class Platform:
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
         )
+
+
+def refusal(data_dir: Path, *arguments: str, **variables: str) -> str:
+    """Start `serve` where it is to refuse; return the one line that it says before exit code 2."""
+    done = subprocess.run(
+        [sys.executable, str(MANAGE), "serve", *arguments],
+        env={
+            "PATH": os.environ["PATH"],
+            "RUNNER_DATA_DIR": str(data_dir),
+            "PORT": "0",
+            **variables,
+        },
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (2, ""), done.stderr
+    (line,) = done.stderr.splitlines()
+    return line

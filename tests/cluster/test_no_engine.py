@@ -20,7 +20,7 @@ from telorunner.database.exclusive import LOCK_KEY
 from tests.clients import Client
 from tests.clusters import LOCAL_IMAGE, ClusterUnderTest, local_cluster
 from tests.postgres import own_database
-from tests.serving import MANAGE, START_SECONDS, Platform, Process
+from tests.serving import MANAGE, START_SECONDS, Platform, Process, refusal
 
 pytestmark = pytest.mark.cluster
 
@@ -266,28 +266,8 @@ def test_processes_that_boot_wait_for_the_one_that_prepares_the_database(
     assert code == 0, "".join(process.output)
 
 
-def refused(data_dir: Path, **variables: str) -> str:
-    done = subprocess.run(
-        [sys.executable, str(MANAGE), "serve", "--no-engine"],
-        env={
-            "PATH": os.environ["PATH"],
-            "RUNNER_CLUSTER": "local",
-            "RUNNER_DATA_DIR": str(data_dir),
-            "PORT": "0",
-            **variables,
-        },
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    assert done.stderr.count("\n") == 1, done.stderr
-    return done.stderr
-
-
 def test_it_is_refused_on_sqlite(tmp_path: Path) -> None:
     for variables in ({}, {"DATABASE_URL": f"sqlite:///{tmp_path}/x.sqlite3"}):
-        said = refused(tmp_path, **variables)
+        said = refusal(tmp_path, "--no-engine", RUNNER_CLUSTER="local", **variables)
         assert said.startswith("telorunner: DATABASE_URL: must name a PostgreSQL database")
     assert not (tmp_path / "x.sqlite3").exists()

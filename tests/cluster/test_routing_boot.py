@@ -1,9 +1,6 @@
 """What publishes sessions is decided at boot, before anything is served; on the fake API."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -16,7 +13,7 @@ from tests import fakes
 from tests.clients import Client
 from tests.fakes import FakeApi, Handler, open_fake_api, refuse, say
 from tests.postgres import own_database
-from tests.serving import MANAGE, NO_HUB_URL, START_SECONDS, Platform
+from tests.serving import NO_HUB_URL, START_SECONDS, Platform, refusal
 from tests.unit.pods import running
 
 pytestmark = pytest.mark.cluster
@@ -80,22 +77,8 @@ async def test_a_refusal_is_one_line_and_exit_code_2(
 ) -> None:
     api.script("list", *lists)
     api.script("get", *gets)
-    done = await asyncio.to_thread(
-        subprocess.run,
-        [sys.executable, str(MANAGE), "serve"],
-        env={
-            "PATH": os.environ["PATH"],
-            "RUNNER_DATA_DIR": str(tmp_path),
-            "PORT": "0",
-            **environment(api, tmp_path, **variables),
-        },
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS,
-        check=False,
-    )
-    assert (done.returncode, done.stdout) == (2, ""), done.stderr
-    (line,) = done.stderr.splitlines()
+    told = environment(api, tmp_path, **variables)
+    line = await asyncio.to_thread(refusal, tmp_path, **told)
     assert line.startswith("telorunner: SESSION_")
     assert said in line
     # Nobody's session was looked at.
